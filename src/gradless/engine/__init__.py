@@ -1,0 +1,1 @@
+"""The engine runs any algorithm on any loss: it knows `Algorithm`, never a kernel by name."""

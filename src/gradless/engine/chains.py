@@ -1,0 +1,201 @@
+"""One Markov chain as the host sees it: where it stands, what it has cost, and how to take it further.
+
+Chains are separate runs of one compiled program, several at a time on threads (XLA leaves Python's lock while it
+computes). So a chain makes the same moves, bit for bit, alone or among others, which a batched (vmapped) program does
+not promise; and small nets keep every core busy.
+"""
+
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gradless.engine import run
+from gradless.engine.batches import FullBatch, Minibatch, Progressive, num_samples, rows
+from gradless.engine.flat import ByIdentity
+from gradless.types import Algorithm, Key
+
+NEVER = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all chains of a run share."""
+
+    program: run.Program
+    batches: FullBatch | Minibatch | Progressive
+    data: Any
+    test: Any
+    key_order: Key  # of the order in which a growing batch takes up the data
+    record_every: int
+    target_loss: float
+    target_metric: float
+    held: dict[int, Any] = field(default_factory=dict)  # the growing batch at its present sizes
+    compiled: set[Any] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    compile_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def num_data(self) -> int:
+        """Number of samples, 0 without data."""
+        return num_samples(self.data)
+
+    def stage(self, number: int) -> tuple[run.Program, Any]:
+        """Return the program and the data after `number` growths of a progressive batch."""
+        if not isinstance(self.batches, Progressive):
+            return self.program, self.data
+        size = self.batches.size(number, self.num_data)
+        is_last = size == self.num_data
+        error = None if is_last else self.batches.error
+        inner = Minibatch(size, "iid") if self.batches.redraw else FullBatch()
+        program = run.Program(
+            self.program.objective,
+            inner,
+            self.program.metrics,
+            ByIdentity(error),
+            self.program.metric_target,
+            self.program.stop_when_frozen,
+        )
+        return program, self.data if is_last or self.batches.redraw else self._held(size)
+
+    def _held(self, size: int) -> Any:
+        with self.lock:
+            if size not in self.held:
+                order = jax.random.permutation(self.key_order, self.num_data)
+                self.held[size] = rows(self.data, order[:size])
+            return self.held[size]
+
+    def limits(self, until: int) -> run.Limits:
+        """Return the numbers that a chunk compares with."""
+        is_growing = isinstance(self.batches, Progressive)
+        check_every = self.batches.check_every if isinstance(self.batches, Progressive) else NEVER
+        threshold = self.batches.threshold if isinstance(self.batches, Progressive) and is_growing else 0.0
+        return run.Limits(
+            until=jnp.asarray(until, jnp.int32),
+            record_every=jnp.asarray(self.record_every, jnp.int32),
+            check_every=jnp.asarray(check_every, jnp.int32),
+            threshold=jnp.asarray(threshold, jnp.float32),
+            target_loss=jnp.asarray(self.target_loss, jnp.result_type(float)),
+            target_metric=jnp.asarray(self.target_metric, jnp.result_type(float)),
+        )
+
+
+class Cost(NamedTuple):
+    """What a chain has cost up to some step."""
+
+    epoch: float
+    evaluations: int
+    samples: int
+
+
+@dataclass
+class Chain:
+    """A chain on its way."""
+
+    index: int
+    key: Key
+    algorithm: Algorithm
+    work: Work
+    carry: run.Carry | None = None
+    t: int = 0
+    status: int = run.GOING
+    stage: int = 0
+    stage_start: tuple[int, float, int, int] = (0, 0.0, 1, 0)  # step, epoch, evaluations and samples at that step
+    nonfinite: int = 0  # up to the last record
+    last_record: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)  # not yet collected
+
+    def begin(self, x: jax.Array) -> None:
+        """Evaluate the starting point and take the record of it."""
+        program, data = self.work.stage(self.stage)
+        self.carry, record = run.start(program, self.algorithm, self.key, x, data, self.work.test)
+        self.rows.append(self._row({name: np.asarray(value) for name, value in record.items()}))
+        if isinstance(self.work.batches, FullBatch | Progressive):
+            self.stage_start = (0, 0.0, 1, max(num_samples(data), 1))
+
+    def warm_up(self) -> None:
+        """Compile the chunk for the present stage, once for all chains, and keep the time apart."""
+        program, data = self.work.stage(self.stage)
+        what = (program, jax.tree.structure(self.algorithm), num_samples(data))
+        with self.work.lock:
+            if what in self.work.compiled:
+                return
+            began = time.perf_counter()
+            # A chunk of no steps: all that takes time in it is the compilation.
+            self._advance(program, data, self.t)
+            self.work.compile_seconds.append(time.perf_counter() - began)
+            self.work.compiled.add(what)
+
+    def advance(self, until: int) -> tuple[int, np.ndarray]:
+        """Go on to step `until`, or to the chain's end; return the first step and which steps were accepted."""
+        first_step, flags = self.t, [np.zeros(0, bool)]
+        while self.t < until and self.status == run.GOING:
+            self.warm_up()
+            program, data = self.work.stage(self.stage)
+            flags.append(self._advance(program, data, until))
+            if self.status == run.READY_TO_GROW:
+                self._grow()
+        return first_step, np.concatenate(flags)
+
+    def _advance(self, program: run.Program, data: Any, until: int) -> np.ndarray:
+        before = self.t
+        limits = self.work.limits(until)
+        self.carry, chunk = run.advance(
+            program, self.algorithm, self.key, self.carry, data, self.work.test, limits
+        )
+        self.t, self.status = int(self.carry.t), int(self.carry.status)
+        records = jax.tree.map(np.asarray, chunk.records)
+        for place in range(int(chunk.num_records)):
+            self.rows.append(self._row({name: values[place] for name, values in records.items()}))
+        return np.asarray(chunk.flags)[: self.t - before]
+
+    def _row(self, record: dict[str, Any]) -> dict[str, Any]:
+        step = int(record.pop("step"))
+        accepted, window = int(record.pop("accepted")), step - self.last_record
+        self.nonfinite += int(record.pop("nonfinite"))
+        self.last_record = step
+        cost = self.cost(step)
+        return {
+            "step": step,
+            "epoch": cost.epoch,
+            "evaluations": cost.evaluations,
+            "samples": cost.samples,
+            "loss": float(record.pop("loss")),
+            "acceptance": accepted / window if window else float("nan"),
+            "sigma": float(record.pop("sigma")),
+            "nonfinite": self.nonfinite,
+            "is_frozen": bool(record.pop("is_frozen")),
+            **{name.removeprefix("metric:"): float(value) for name, value in record.items()},
+        }
+
+    def cost(self, step: int) -> Cost:
+        """Return the cost up to `step`, which lies in the present stage."""
+        program, data = self.work.stage(self.stage)
+        began, epoch, evaluations, samples = self.stage_start
+        steps, num_data, batches = step - began, num_samples(data), program.batches
+        kept, new = self.algorithm.evaluations(False), self.algorithm.evaluations(True)
+        drawn = batches.drawn(steps, num_data)
+        return Cost(
+            epoch + drawn / max(self.work.num_data, 1),
+            evaluations + kept * steps + (new - kept) * batches.new_batches(steps),
+            samples + kept * drawn + (new - kept) * batches.new_samples(steps, num_data),
+        )
+
+    def _grow(self) -> None:
+        cost = self.cost(self.t)
+        self.stage += 1
+        program, data = self.work.stage(self.stage)
+        self.carry = run.restart(program, self.algorithm, self.carry, data)
+        self.stage_start = (self.t, cost.epoch, cost.evaluations + 1, cost.samples + num_samples(data))
+        self.status = run.GOING
+
+
+def num_workers(num_chains: int) -> int:
+    """Return how many chains run at a time: one per core, since a step of a small net keeps one core busy."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(num_chains, cores)

@@ -1,0 +1,88 @@
+"""Any pytree of parameters as one flat vector x, as the paper writes it, and back."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gradless.types import Params
+
+
+class ByIdentity:
+    """Holds anything, and is equal only to a holder of the very same object: a static argument for jit."""
+
+    def __init__(self, held: Any):
+        self.held = held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByIdentity) and self.held is other.held
+
+
+def is_trainable(leaf: Any) -> bool:
+    """Return whether a leaf is a parameter: a floating-point array or number; all else rides along unchanged."""
+    if isinstance(leaf, bool | int | str | bytes) or leaf is None:
+        return False
+    return isinstance(leaf, float) or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+@dataclass(frozen=True)
+class Flattening:
+    """How the leaves of a pytree lie in the flat vector x."""
+
+    treedef: Any
+    fixed: tuple[ByIdentity | None, ...]  # what is not trained, None where a parameter stands
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[Any, ...]
+    dtype: Any  # of x
+
+    @classmethod
+    def of(cls, params: Params, precision: str | None = None) -> "Flattening":
+        """Read the layout of `params`; `precision` overrides the parameters' own dtypes."""
+        leaves, treedef = jax.tree.flatten(params)
+        trained = [leaf for leaf in leaves if is_trainable(leaf)]
+        if not trained:
+            raise ValueError("params must hold at least one floating-point array, got none")
+        own = [_dtype(leaf) for leaf in trained]
+        with jax.enable_x64(True):  # so that float64 parameters are seen as such
+            dtype = np.dtype(precision) if precision else np.dtype(jnp.result_type(*own))
+        return cls(
+            treedef,
+            tuple(None if is_trainable(leaf) else ByIdentity(leaf) for leaf in leaves),
+            tuple(np.shape(leaf) for leaf in trained),
+            tuple(dtype if precision else leaf_dtype for leaf_dtype in own),
+            dtype,
+        )
+
+    @property
+    def num_parameters(self) -> int:
+        """N, the length of x."""
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many numbers each trained leaf holds."""
+        return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
+
+    def flatten(self, params: Params) -> jax.Array:
+        """Return x."""
+        leaves = [leaf for leaf in jax.tree.leaves(params) if is_trainable(leaf)]
+        return jnp.concatenate([jnp.ravel(jnp.asarray(leaf)).astype(self.dtype) for leaf in leaves])
+
+    def unflatten(self, x: jax.Array) -> Params:
+        """Return the pytree whose parameters are x."""
+        ends = np.cumsum(self.sizes)
+        trained = iter(
+            x[end - size : end].reshape(shape).astype(dtype)
+            for end, size, shape, dtype in zip(ends, self.sizes, self.shapes, self.dtypes, strict=True)
+        )
+        leaves = [next(trained) if fixed is None else fixed.held for fixed in self.fixed]
+        return jax.tree.unflatten(self.treedef, leaves)
+
+
+def _dtype(leaf: Any) -> Any:
+    return jnp.zeros(()).dtype if isinstance(leaf, float) else np.dtype(leaf.dtype)

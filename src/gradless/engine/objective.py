@@ -1,0 +1,111 @@
+"""A user's loss as the function of x that the algorithms see, checked before anything is compiled."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gradless.engine.flat import ByIdentity, Flattening
+from gradless.signal_norm import trace_signal
+from gradless.types import Evaluate, Evaluation, Loss
+
+
+@dataclass(frozen=True)
+class Objective:
+    """U(x) on a batch, with what else the algorithm asks of the same pass: lambda, or the gradient."""
+
+    loss: ByIdentity
+    flattening: Flattening
+    has_data: bool
+    signal_norm: bool | tuple[tuple[str, float], ...] = False
+    needs_gradient: bool = False
+
+    def value(self, x: jax.Array, batch: Any) -> jax.Array:
+        """Return U(x)."""
+        return call(self.loss.held, self.flattening.unflatten(x), batch, self.has_data)
+
+    def on(self, batch: Any) -> Evaluate:
+        """Return the evaluation of x on `batch`; what depends on the batch alone is computed here, once."""
+        if self.needs_gradient:
+
+            def with_gradient(x: jax.Array) -> Evaluation:
+                loss, grad = jax.value_and_grad(self.value)(x, batch)
+                return Evaluation(loss, grad=grad)
+
+            return with_gradient
+        if self.signal_norm:
+            return self._with_lambda(batch)
+        return lambda x: Evaluation(self.value(x, batch))
+
+    def _with_lambda(self, batch: Any) -> Evaluate:
+        flattening = self.flattening
+        some_params = jax.eval_shape(flattening.unflatten, jax.ShapeDtypeStruct((flattening.num_parameters,), flattening.dtype))
+        overrides = None if self.signal_norm is True else dict(self.signal_norm)  # type: ignore[arg-type]
+        traced = trace_signal(self.loss.held, some_params, batch if self.has_data else None, overrides)
+        terms = traced.data_terms(batch if self.has_data else None)
+
+        def evaluate(x: jax.Array) -> Evaluation:
+            loss, lam = traced(flattening.unflatten(x), batch if self.has_data else None, terms)
+            return Evaluation(loss, lam=_spread(lam, flattening))
+
+        return evaluate
+
+
+def _spread(lam: list[jax.Array], flattening: Flattening) -> jax.Array:
+    """Return lambda_i for every i of x, from one array per leaf that broadcasts to it."""
+    spread = zip(lam, flattening.shapes, strict=True)
+    return jnp.concatenate([jnp.broadcast_to(one, shape).ravel().astype(flattening.dtype) for one, shape in spread])
+
+
+def call(function: Callable[..., Any], params: Any, batch: Any, has_data: bool) -> Any:
+    """Call a user's loss, metric or error the way the data ask for."""
+    return function(params, batch) if has_data else function(params)
+
+
+def check_loss(loss: Loss, params: Any, data: Any, has_data: bool) -> None:
+    """Refuse, in the user's own terms, a loss that cannot be trained."""
+    if not callable(loss):
+        raise ValueError(f"loss must be a function, got {loss!r}")
+    _check_arguments(loss, has_data)
+    try:
+        value = jax.eval_shape(lambda p, d: call(loss, p, d, has_data), params, data)
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise ValueError(
+            "loss must be written with jax.numpy so that it can be compiled; this one turns its parameters into "
+            f"plain numbers ({type(error).__name__})"
+        ) from error
+    if not hasattr(value, "shape") or value.shape != ():
+        shape = getattr(value, "shape", None)
+        shown = f"an array of shape {shape}" if shape is not None else f"{type(value).__name__}"
+        raise ValueError(f"loss must return one number, got {shown}: take a mean or a sum over the samples")
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise ValueError(f"loss must return a floating-point number, got {value.dtype}: convert it with .astype(float)")
+
+
+def _check_arguments(loss: Loss, has_data: bool) -> None:
+    wanted = "loss(params, batch)" if has_data else "loss(params)"
+    reason = "data was given" if has_data else "no data was given"
+    try:
+        signature = inspect.signature(loss)
+    except (TypeError, ValueError):
+        return  # some compiled functions have no signature; the trace will tell
+    try:
+        signature.bind(*([None] * (2 if has_data else 1)))
+    except TypeError:
+        raise ValueError(f"loss must take the arguments of {wanted}, since {reason}; this one is {signature}") from None
+
+
+def check_data(data: Any) -> None:
+    """Refuse data whose arrays do not share their leading axis."""
+    arrays = jax.tree.leaves(data)
+    if any(np.ndim(array) == 0 for array in arrays):
+        raise ValueError("data must hold arrays with a leading axis over the samples, got a number")
+    lengths = [np.shape(array)[0] for array in arrays]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"data must hold arrays of one common length, got {lengths}")
+    if lengths and lengths[0] == 0:
+        raise ValueError("data must hold at least one sample, got 0")

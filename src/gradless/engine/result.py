@@ -1,0 +1,67 @@
+"""What a training run returns."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradless.types import Params
+
+
+class Trace(Mapping[str, np.ndarray]):
+    """Thinned scalars of a run as arrays: `trace.loss` or `trace["loss"]`; chain axis first with several chains.
+
+    step, epoch, evaluations, samples, seconds, loss, acceptance (over the window since the last record), sigma,
+    nonfinite (proposals so far whose loss was not a number), and the problem's own metrics.
+    """
+
+    def __init__(self, columns: Mapping[str, np.ndarray]):
+        self._columns = dict(columns)
+
+    @classmethod
+    def of_rows(cls, rows: list[dict[str, Any]]) -> "Trace":
+        """Turn rows, one per record, into columns; `step` and `seconds` are common to all chains."""
+        names = [name for name in (rows[0] if rows else {}) if name != "is_frozen"]
+        columns = {name: np.asarray([row[name] for row in rows]) for name in names}
+        return cls({name: column.T if column.ndim == 2 else column for name, column in columns.items()})
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._columns[name]
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        try:
+            return self.__dict__["_columns"][name]
+        except KeyError:
+            raise AttributeError(f"the trace has no {name!r}; it has {', '.join(self._columns)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self._columns.get('step', ()))} records of {', '.join(self._columns)})"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A trained net and how it came about; arrays have the chain axis first when there are several chains."""
+
+    params: Params
+    loss: Any  # U of params on the data of the last step
+    trace: Trace
+    metrics: dict[str, Any] = field(default_factory=dict)  # of params
+    steps: int = 0
+    acceptance: Any = 0.0  # over the whole run
+    sigma: Any = float("nan")  # at the end
+    evaluations: int = 0  # of the loss, over all chains
+    samples: int = 0  # that these evaluations saw
+    nonfinite: int = 0  # proposals whose loss was not a number
+    seconds: float = 0.0  # without compilation
+    compile_seconds: float = 0.0
+    stopped_by: str = "steps"  # steps, target, frozen, diverged, time, interrupt
+    advice: str | None = None  # one line on what looks wrong, if something does
+    state: Any = None  # the algorithm's own state at the end
+    run: str | None = None  # where the run was recorded

@@ -1,0 +1,45 @@
+"""Selection among chains: the best are copied over the worst. An option of ours, not the paper's algorithm."""
+
+from dataclasses import dataclass, field
+
+import jax
+import numpy as np
+
+from gradless.engine.chains import Chain
+
+
+@dataclass
+class Selection:
+    """Every `every` steps, copy the best `fraction` of the chains over as many of the worst.
+
+    Paper: the remark of Sec. II E on importance sampling in a population. Keys stay with their chains, so copies part.
+    """
+
+    every: int
+    fraction: float = 0.25
+    events: list[dict] = field(default_factory=list)  # step, and pairs of chains (from, to)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
+            raise ValueError(f"select_every must be a whole number of at least 1, got {self.every!r}")
+        if not 0 < self.fraction <= 0.5:
+            raise ValueError(f"select_fraction must be above 0 and at most 0.5, got {self.fraction}")
+
+    def next_step(self, t: int) -> int:
+        """Return the first step after t at which chains are selected."""
+        return (t // self.every + 1) * self.every
+
+    def apply(self, chains: list[Chain], t: int) -> None:
+        """Copy the best states over the worst, and note which."""
+        count = max(1, int(self.fraction * len(chains)))
+        losses = [float(chain.carry.state.loss) for chain in chains if chain.carry is not None]
+        order = np.argsort(losses, kind="stable")
+        pairs = [(int(best), int(worst)) for best, worst in zip(order[:count], order[::-1][:count], strict=True)]
+        pairs = [(best, worst) for best, worst in pairs if losses[best] < losses[worst]]
+        for best, worst in pairs:
+            source, target = chains[best].carry, chains[worst].carry
+            if source is not None and target is not None:
+                # A copy of its own: the next chunk takes the buffers it is given.
+                chains[worst].carry = target._replace(state=jax.tree.map(lambda leaf: leaf.copy(), source.state))
+        if pairs:
+            self.events.append({"step": t, "copied": [[chains[a].index, chains[b].index] for a, b in pairs]})

@@ -1,0 +1,221 @@
+"""The host's side of a run: all chains in rounds, chunk after chunk, until something ends it."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from gradless.engine import run
+from gradless.engine.chains import Chain, Work, num_workers
+from gradless.engine.result import Result, Trace
+from gradless.engine.selection import Selection
+
+ROUND_SECONDS = 0.5  # so that progress is shown about twice a second
+STATUS_WORDS = {run.AT_TARGET: "target", run.FROZEN: "frozen", run.DIVERGED: "diverged"}
+
+
+@contextlib.contextmanager
+def precision(dtype: Any) -> Iterator[None]:
+    """Let JAX compute in float64 while a float64 chain runs; leave its mode alone otherwise."""
+    if np.dtype(dtype) == np.float64:
+        with jax.enable_x64(True):
+            yield
+    else:
+        yield
+
+
+class Listener(Protocol):
+    """Someone who follows a run from the host, between chunks."""
+
+    def chunk_done(self, session: "Session", rows: list[dict[str, Any]], flags: list[tuple[int, np.ndarray]]) -> None:
+        """See the new records, and for each chain the first step of the chunk and which steps were accepted."""
+
+    def finished(self, session: "Session") -> None:
+        """The run has ended, for whatever reason; `session.stopped_by` says which."""
+
+
+@dataclass
+class Session:
+    """A run in progress."""
+
+    work: Work
+    chains: list[Chain]
+    steps: int
+    time_budget: float = float("inf")
+    selection: Selection | None = None
+    listeners: list[Listener] = field(default_factory=list)
+    t: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)  # per chain, over the whole run
+    seconds_before: float = 0.0  # of earlier sittings, when resumed
+    seconds: float = 0.0
+    stopped_by: str | None = None
+    stop_requested: str | None = None  # set from a signal handler or a callback
+    _chunk: int = 1
+
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type of x."""
+        return self.work.program.objective.flattening.dtype
+
+    @property
+    def compile_seconds(self) -> float:
+        """Time spent compiling so far."""
+        return sum(self.work.compile_seconds)
+
+    def begin(self, points: list[jax.Array]) -> None:
+        """Evaluate the starting points, one per chain; refuse one whose loss is not a number."""
+        began = time.perf_counter()
+        for chain, x in zip(self.chains, points, strict=True):
+            chain.begin(x)
+            loss = chain.rows[-1]["loss"]
+            if not np.isfinite(loss):
+                raise ValueError(
+                    f"the loss at the starting point is {loss}: a chain cannot begin there. Try a smaller initial scale, "
+                    "check the data for NaN, or clip what overflows in the loss"
+                )
+        self.work.compile_seconds.append(time.perf_counter() - began)
+        self.accepted = [0] * len(self.chains)
+        self._announce(self._collect(0.0, 0.0, 0), [])
+
+    def go(self) -> None:
+        """Run to the end."""
+        with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
+            try:
+                while self.stopped_by is None:
+                    self._round(pool)
+                    self.stopped_by = self._reason_to_stop()
+            except KeyboardInterrupt:
+                self.stopped_by = "interrupt"
+                raise
+            finally:
+                self.stopped_by = self.stopped_by or "error"
+                for listener in self.listeners:
+                    listener.finished(self)
+
+    def _round(self, pool: ThreadPoolExecutor) -> None:
+        """Take every chain to the next common step."""
+        until = min(self.steps, self.t + self._chunk, self._last_step_of_a_chunk())
+        if self.selection:
+            until = min(until, self.selection.next_step(self.t))
+        compiled, began = self.compile_seconds, time.perf_counter()
+        going = [chain for chain in self.chains if chain.status == run.GOING]
+        flags = dict(zip([chain.index for chain in going], pool.map(self._advance(until), going), strict=True))
+        elapsed = max(time.perf_counter() - began - (self.compile_seconds - compiled), 1e-6)
+
+        before, self.t = self.t, max(chain.t for chain in going) if going else until
+        for place, chain in enumerate(self.chains):
+            if chain.index in flags:
+                self.accepted[place] += int(flags[chain.index][1].sum())
+        if self.selection and self.t == self.selection.next_step(before):
+            self.selection.apply(self.chains, self.t)
+        rows = self._collect(self.seconds, self.seconds + elapsed, before)
+        self.seconds += elapsed
+        self._announce(rows, [flags.get(chain.index, (self.t, np.zeros(0, bool))) for chain in self.chains])
+        # Aim at the round's time, but grow carefully: the first rounds are mostly overhead.
+        ideal = (self.t - before) * ROUND_SECONDS / elapsed
+        self._chunk = max(1, min(int(ideal), 4 * self._chunk, run.MAX_STEPS))
+
+    def _advance(self, until: int) -> Callable[[Chain], tuple[int, np.ndarray]]:
+        def advance(chain: Chain) -> tuple[int, np.ndarray]:
+            with precision(self.dtype):  # the mode belongs to a thread
+                return chain.advance(until)
+
+        return advance
+
+    def _last_step_of_a_chunk(self) -> int:
+        """Return the step by which the chunk's space for records may be full."""
+        every = self.work.record_every
+        return (self.t // every + run.MAX_RECORDS - 32) * every  # 32 early records at powers of two
+
+    def _collect(self, seconds: float, seconds_now: float, before: int) -> list[dict[str, Any]]:
+        """Merge the chains' new records by step; time is interpolated within the round."""
+        by_step: dict[int, dict[int, dict[str, Any]]] = {}
+        for chain in self.chains:
+            for row in chain.rows:
+                by_step.setdefault(row["step"], {})[chain.index] = row
+            chain.rows = []
+        merged = []
+        for step in sorted(by_step):
+            share = (step - before) / (self.t - before) if self.t > before else 0.0
+            clock = self.seconds_before + seconds + share * (seconds_now - seconds)
+            merged.append(_merge(step, clock, [by_step[step].get(chain.index) for chain in self.chains]))
+        return merged
+
+    def _announce(self, rows: list[dict[str, Any]], flags: list[tuple[int, np.ndarray]]) -> None:
+        self.rows += rows
+        for listener in self.listeners:
+            listener.chunk_done(self, rows, flags)
+
+    def _reason_to_stop(self) -> str | None:
+        ended = [chain.status for chain in self.chains if chain.status != run.GOING]
+        if len(ended) == len(self.chains):
+            return STATUS_WORDS[max(set(ended), key=ended.count)]
+        if self.t >= self.steps:
+            return "steps"
+        if self.stop_requested:
+            return self.stop_requested
+        spent = self.seconds_before + self.seconds + self.compile_seconds
+        return "time" if spent >= self.time_budget else None
+
+    def result(self) -> Result:
+        """Return what has been reached."""
+        from gradless.engine.diagnosis import advice
+
+        flattening = self.work.program.objective.flattening
+        states = [chain.carry.state for chain in self.chains if chain.carry is not None]
+        one = len(self.chains) == 1
+        with precision(self.dtype):
+            stacked = states[0] if one else jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *states)
+            unflatten = flattening.unflatten if one else jax.vmap(flattening.unflatten)
+            params = unflatten(stacked.x)
+        loss, sigma = np.asarray(stacked.loss), np.asarray(getattr(stacked, "sigma", np.nan))
+        taken = np.asarray([chain.t for chain in self.chains])
+        acceptance = np.asarray(self.accepted) / np.maximum(taken, 1)
+        costs = [chain.cost(chain.t) for chain in self.chains]
+        return Result(
+            params=params,
+            loss=loss.item() if one else loss,
+            trace=Trace.of_rows(self.rows),
+            metrics=self._metrics(params),
+            steps=self.t,
+            acceptance=acceptance.item() if one else acceptance,
+            sigma=sigma.item() if one else sigma,
+            evaluations=sum(cost.evaluations for cost in costs),
+            samples=sum(cost.samples for cost in costs),
+            nonfinite=sum(chain.nonfinite + int(chain.carry.nonfinite) for chain in self.chains if chain.carry),
+            seconds=self.seconds_before + self.seconds,
+            compile_seconds=self.compile_seconds,
+            stopped_by=self.stopped_by or "going",
+            advice=advice(self),
+            state=stacked,
+        )
+
+    def _metrics(self, params: Any) -> dict[str, Any]:
+        metrics = self.work.program.metrics.held
+        if metrics is None:
+            return {}
+        with precision(self.dtype):
+            values = [
+                run.evaluate_metrics(self.work.program, chain.carry.state.x, self.work.test)
+                for chain in self.chains
+                if chain.carry is not None
+            ]
+        if len(values) == 1:
+            return {name: float(value) for name, value in values[0].items()}
+        return {name: np.asarray([float(value[name]) for value in values]) for name in values[0]}
+
+
+def _merge(step: int, seconds: float, rows: list[dict[str, Any] | None]) -> dict[str, Any]:
+    """Return one row for all chains; a chain that has ended earlier shows NaN."""
+    common = {"step": step, "seconds": seconds}
+    known = next(row for row in rows if row is not None)
+    if len(rows) == 1:
+        return common | known
+    names = [name for name in known if name != "step"]
+    return common | {name: [row[name] if row is not None else float("nan") for row in rows] for name in names}

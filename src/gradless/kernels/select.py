@@ -1,0 +1,34 @@
+"""What every Metropolis kernel does with a whole state: look again at new data, and keep one of two."""
+
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from gradless.types import Evaluate
+
+S = TypeVar("S", bound=Any)
+
+
+def select(is_accepted: jax.Array, moved: S, stayed: S) -> S:
+    """Return `moved` or `stayed`, whole: no parameter is ever restored by subtracting what was added."""
+    return jax.tree.map(lambda new, old: new if new is old else jnp.where(is_accepted, new, old), moved, stayed)
+
+
+def refresh(state: S, evaluate: Evaluate, is_new_batch: bool | jax.Array) -> S:
+    """Return the state with U(x), and what else came from the pass, on the data behind `evaluate`.
+
+    A loss kept from another batch is not U(x) on this one, and judging x' against it is wrong.
+    `is_new_batch` is False for a fixed batch, which then costs nothing here.
+    """
+
+    def look() -> S:
+        evaluation = evaluate(state.x)
+        known = {name: value for name, value in evaluation._asdict().items() if value is not None}
+        return state._replace(**known)
+
+    if is_new_batch is False:
+        return state
+    if is_new_batch is True:
+        return look()
+    return jax.lax.cond(is_new_batch, look, lambda: state)

@@ -1,0 +1,46 @@
+"""The Gaussian move of all parameters at once, and the random numbers behind it."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gradless.types import Key
+
+
+class Noise(NamedTuple):
+    """All the random numbers of one Metropolis step."""
+
+    normal: jax.Array  # a standard normal number for each parameter
+    xi: jax.Array | None  # uniform on (0, 1], for the decision; None at zero temperature
+
+
+class Proposal(NamedTuple):
+    """A proposed move: where it leads and the displacement that leads there."""
+
+    x: jax.Array
+    eps: jax.Array
+
+
+def draw(key: Key, x: jax.Array, with_xi: bool) -> Noise:
+    """Return the noise of one step; the same key gives the same `normal` at every temperature."""
+    key_move, key_decision = jax.random.split(key)
+    normal = jax.random.normal(key_move, x.shape, x.dtype)
+    xi = 1 - jax.random.uniform(key_decision, (), x.dtype) if with_xi else None
+    return Noise(normal, xi)
+
+
+def displace(mu: jax.Array, scale: jax.Array, normal: jax.Array) -> jax.Array:
+    """Return eps with eps_i ~ N(mu_i, scale_i^2). Paper: Eqs. (8) and (9)."""
+    return mu + rounded(scale * normal)
+
+
+def rounded(product: jax.Array) -> jax.Array:
+    """Return `product` unchanged, rounded to its own precision before anything is added to it.
+
+    A compiler may contract a * b + c into one fused operation with a single rounding, and whether it does depends
+    on the program around it. Then the same step would move x differently in a loop, in a replay and in a round of
+    speculation. A bound that never binds stands between the product and the sum and forbids the contraction.
+    """
+    largest = jnp.finfo(product.dtype).max
+    return jnp.clip(product, -largest, largest)

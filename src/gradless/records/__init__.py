@@ -1,0 +1,30 @@
+"""The files of a run: written so that no crash loses what was on the disk, read so that no file is trusted. No JAX."""
+
+from .accepted import AcceptedLog, Cover
+from .checkpoints import Checkpoint, list_checkpoints, load, load_newest, save
+from .durable import set_aside, write_atomic
+from .errors import DamagedError, NewerFormatError, RunError
+from .lock import RunLock
+from .metrics import Metrics
+from .recorder import Recorder
+from .run_directory import RunDirectory, next_run_path
+
+__all__ = [
+    "AcceptedLog",
+    "Checkpoint",
+    "Cover",
+    "DamagedError",
+    "Metrics",
+    "NewerFormatError",
+    "Recorder",
+    "RunDirectory",
+    "RunError",
+    "RunLock",
+    "list_checkpoints",
+    "load",
+    "load_newest",
+    "next_run_path",
+    "save",
+    "set_aside",
+    "write_atomic",
+]
