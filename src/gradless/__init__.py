@@ -11,6 +11,7 @@ from gradless.engine.result import Result, Trace
 from gradless.engine.train import train
 from gradless.kernels import AMC as amc
 from gradless.kernels import Adam as adam
+from gradless.kernels import Anneal as anneal
 from gradless.kernels import GradientDescent as gradient_descent
 from gradless.kernels import Metropolis as metropolis
 from gradless.signal_norm import signal_norm
@@ -22,6 +23,7 @@ __all__ = [
     "Trace",
     "adam",
     "amc",
+    "anneal",
     "full_batch",
     "gradient_descent",
     "metropolis",

@@ -45,9 +45,7 @@ class Algorithm(Protocol):
     def init(self, x: jax.Array, evaluation: Evaluation) -> State:
         """Return the state before the first step."""
 
-    def step(
-        self, noise: Any, state: State, evaluate: Evaluate, is_new_batch: bool | jax.Array
-    ) -> tuple[State, Info]:
+    def step(self, noise: Any, state: State, evaluate: Evaluate, is_new_batch: bool | jax.Array) -> tuple[State, Info]:
         """Make one step on the data behind `evaluate`; `state.loss` is stale when the batch is new."""
 
     def reset(self, state: State) -> State:

@@ -16,8 +16,9 @@ def draw(name, shape=SHAPE):
     return scheme(jax.random.key(1), shape, FAN_IN, GAIN, jnp.dtype("float32"))
 
 
-# The standard deviation of n normal numbers is known to 1/sqrt(2n), of uniform ones to 0.45/sqrt(n); the mean to sd/sqrt(n).
-# We allow five of these: 5 * 0.71 / sqrt(200000) = 0.8% and 5/sqrt(200000) = 1.1% of sd; for 500 biases 16% and 22%.
+# The standard deviation of n normal numbers is known to 1/sqrt(2n), of uniform ones to 0.45/sqrt(n), the mean to
+# sd/sqrt(n). We allow five of these: 5 * 0.71 / sqrt(200000) = 0.8% and 5/sqrt(200000) = 1.1% of sd; for 500 biases
+# 16% and 22%.
 @pytest.mark.parametrize(
     ("name", "sd_weight", "sd_bias"),
     [

@@ -12,9 +12,7 @@ from gradless.models.resnet import _max_pool
 
 KEY = jax.random.key(0)
 SMALL = ResNet(channels=(4, 6), blocks=(2, 1), outputs=3)
-# One compilation each instead of one per operation.
-draw = jax.jit(SMALL.init, static_argnums=1)
-apply = jax.jit(SMALL.apply)
+apply = jax.jit(SMALL.apply)  # compiled once instead of operation by operation
 
 
 def test_parameter_count_is_resnet_18s():
@@ -43,16 +41,27 @@ def flax_twin(nn, params, x):
     return h.mean((1, 2)) @ params["head"]["weight"] + params["head"]["bias"]
 
 
-def test_apply_equals_the_flax_twin():
-    nn = pytest.importorskip("flax.linen")
+@pytest.fixture(scope="module")
+def random_net():
+    """Parameters and two images of 12x12, all random float64: scales and offsets too, so that a forgotten one shows."""
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(lambda key: SMALL.init(key, "kaiming"), KEY)
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), shapes)
+    return params, rng.normal(size=(2, 12, 12, 1))
+
+
+@pytest.fixture(autouse=True)
+def _in_double_precision():
     with jax.enable_x64(True):
-        params = draw(KEY, "kaiming")
-        # Scales and offsets away from 1 and 0, so that a forgotten one shows.
-        params = jax.tree.map(lambda leaf: leaf + 0.1 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), params)
-        x = jax.random.normal(jax.random.key(1), (2, 28, 28, 1))
-        # Float64: sums of 10^4 terms in another order, six layers deep. flax takes the variance as E[z^2] - E[z]^2,
-        # which loses one or two digits more.
-        np.testing.assert_allclose(apply(params, x), jax.jit(partial(flax_twin, nn))(params, x), rtol=1e-10, atol=1e-10)
+        yield
+
+
+def test_apply_equals_the_flax_twin(random_net):
+    nn = pytest.importorskip("flax.linen")
+    params, x = random_net
+    # Float64: sums of a thousand terms in another order, six layers deep. flax takes the variance as E[z^2] - E[z]^2,
+    # which loses one or two digits more.
+    np.testing.assert_allclose(apply(params, x), jax.jit(partial(flax_twin, nn))(params, x), rtol=1e-10, atol=1e-10)
 
 
 def test_max_pool_by_hand():
@@ -62,31 +71,35 @@ def test_max_pool_by_hand():
     np.testing.assert_array_equal(_max_pool(-x - 1)[0, 0, 0], [-1.0])  # the margin is minus infinity, not zero
 
 
-def test_shapes_along_the_way():
-    params = draw(KEY, "pytorch")
+def test_layout_of_the_parameters():
+    params = jax.eval_shape(lambda key: SMALL.init(key, "pytorch"), KEY)
     assert params["stem"]["weight"].shape == (7, 7, 1, 4)
     assert [[sorted(block) for block in stage] for stage in params["stages"]] == [
         [["conv1", "conv2"], ["conv1", "conv2"]],
         [["conv1", "conv2", "shortcut"]],
     ]
     assert set(params["stem"]) == {"weight", "scale", "offset"}
-    assert apply(params, np.ones((2, 28, 28, 1), np.uint8)).shape == (2, 3)
 
 
-def test_the_answer_does_not_depend_on_the_others_in_the_batch():
-    params = draw(KEY, "kaiming")
-    x = jax.random.normal(jax.random.key(2), (3, 12, 12, 1))
-    # Layer norm, unlike batch norm; another batch size may sum in another order, a few hundred float32 roundings.
-    np.testing.assert_allclose(apply(params, x)[:1], apply(params, x[:1]), rtol=1e-4, atol=1e-5)
+def test_the_parameters_set_the_precision():
+    params = jax.eval_shape(lambda key: SMALL.init(key, "pytorch", dtype="float32"), KEY)
+    for x in (np.ones((2, 28, 28, 1), np.uint8), np.ones((2, 28, 28, 1))):
+        outputs = jax.eval_shape(SMALL.apply, params, x)
+        assert (outputs.shape, outputs.dtype) == ((2, 3), jnp.float32)
 
 
-def test_layer_norm_forgets_the_scale_of_the_weights():
-    with jax.enable_x64(True):
-        params = draw(KEY, "kaiming")
-        x = jax.random.normal(jax.random.key(2), (1, 12, 12, 1))
-        louder = params | {"stem": params["stem"] | {"weight": 10 * params["stem"]["weight"]}}
-        # Only through the 1e-5 that is added to variances of order 1 or more.
-        np.testing.assert_allclose(apply(louder, x), apply(params, x), rtol=1e-3, atol=1e-4)
+def test_the_answer_does_not_depend_on_the_others_in_the_batch(random_net):
+    params, x = random_net
+    # Layer norm, unlike batch norm: the same program on the same image, so equal up to the order of sums.
+    other = np.stack([x[0], 5 * x[1] + 1])
+    np.testing.assert_allclose(apply(params, other)[0], apply(params, x)[0], rtol=1e-12)
+
+
+def test_layer_norm_forgets_the_scale_of_the_weights(random_net):
+    params, x = random_net
+    louder = params | {"stem": params["stem"] | {"weight": 10 * params["stem"]["weight"]}}
+    # It remembers only through the 1e-5 that is added to a variance of about 49: 1e-7, amplified by six layers.
+    np.testing.assert_allclose(apply(louder, x), apply(params, x), rtol=1e-4)
 
 
 def test_weights_have_the_kaiming_width():

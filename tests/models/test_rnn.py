@@ -70,7 +70,7 @@ def test_start_is_pytorchs_with_a_gaussian_head():
     params = RNN().init(KEY, "gaussian:0.001")
     for layer in params["layers"]:
         for leaf in layer.values():
-            # U(+-1/8): all within, and the largest of 64 or more comes near the bound (fails with chance (3/4)^64 = 1e-8).
+            # U(+-1/8): all within, and the largest of 64 or more comes near the bound (it fails to by (3/4)^64 = 1e-8).
             assert 0.75 / 8 < jnp.abs(leaf).max() <= 1 / 8
     # 128 numbers: standard deviation to 1/sqrt(256) = 6%, five of which we allow.
     np.testing.assert_allclose(params["head"]["weight"].std(), 1e-3, rtol=0.31)

@@ -110,13 +110,22 @@ class Chain:
     last_record: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)  # not yet collected
 
-    def begin(self, x: jax.Array) -> None:
-        """Evaluate the starting point and take the record of it."""
+    def begin(self, x: jax.Array) -> float:
+        """Evaluate the starting point and take the record of it; return its loss."""
         program, data = self.work.stage(self.stage)
+        self.stage_start = (0, 0.0, 1, self._batch_size(program, data))
         self.carry, record = run.start(program, self.algorithm, self.key, x, data, self.work.test)
         self.rows.append(self._row({name: np.asarray(value) for name, value in record.items()}))
-        if isinstance(self.work.batches, FullBatch | Progressive):
-            self.stage_start = (0, 0.0, 1, max(num_samples(data), 1))
+        return self.rows[-1]["loss"]
+
+    def expected_carry(self, x: jax.Array) -> run.Carry:
+        """Return the shapes that the loop's state has, to compare a checkpoint with; nothing is computed."""
+        program, data = self.work.stage(self.stage)
+        shapes = jax.eval_shape(lambda x: run.start(program, self.algorithm, self.key, x, data, self.work.test)[0], x)
+        return shapes
+
+    def _batch_size(self, program: run.Program, data: Any) -> int:
+        return program.batches.size if isinstance(program.batches, Minibatch) else max(num_samples(data), 1)
 
     def warm_up(self) -> None:
         """Compile the chunk for the present stage, once for all chains, and keep the time apart."""
@@ -131,23 +140,21 @@ class Chain:
             self.work.compile_seconds.append(time.perf_counter() - began)
             self.work.compiled.add(what)
 
-    def advance(self, until: int) -> tuple[int, np.ndarray]:
-        """Go on to step `until`, or to the chain's end; return the first step and which steps were accepted."""
-        first_step, flags = self.t, [np.zeros(0, bool)]
+    def advance(self, until: int) -> np.ndarray:
+        """Go on to step `until`, or to the chain's end; return which steps were accepted."""
+        flags = [np.zeros(0, bool)]
         while self.t < until and self.status == run.GOING:
             self.warm_up()
             program, data = self.work.stage(self.stage)
             flags.append(self._advance(program, data, until))
             if self.status == run.READY_TO_GROW:
                 self._grow()
-        return first_step, np.concatenate(flags)
+        return np.concatenate(flags)
 
     def _advance(self, program: run.Program, data: Any, until: int) -> np.ndarray:
         before = self.t
         limits = self.work.limits(until)
-        self.carry, chunk = run.advance(
-            program, self.algorithm, self.key, self.carry, data, self.work.test, limits
-        )
+        self.carry, chunk = run.advance(program, self.algorithm, self.key, self.carry, data, self.work.test, limits)
         self.t, self.status = int(self.carry.t), int(self.carry.status)
         records = jax.tree.map(np.asarray, chunk.records)
         for place in range(int(chunk.num_records)):
@@ -191,7 +198,7 @@ class Chain:
         self.stage += 1
         program, data = self.work.stage(self.stage)
         self.carry = run.restart(program, self.algorithm, self.carry, data)
-        self.stage_start = (self.t, cost.epoch, cost.evaluations + 1, cost.samples + num_samples(data))
+        self.stage_start = (self.t, cost.epoch, cost.evaluations + 1, cost.samples + self._batch_size(program, data))
         self.status = run.GOING
 
 

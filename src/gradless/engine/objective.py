@@ -43,7 +43,9 @@ class Objective:
 
     def _with_lambda(self, batch: Any) -> Evaluate:
         flattening = self.flattening
-        some_params = jax.eval_shape(flattening.unflatten, jax.ShapeDtypeStruct((flattening.num_parameters,), flattening.dtype))
+        some_params = jax.eval_shape(
+            flattening.unflatten, jax.ShapeDtypeStruct((flattening.num_parameters,), flattening.dtype)
+        )
         overrides = None if self.signal_norm is True else dict(self.signal_norm)  # type: ignore[arg-type]
         traced = trace_signal(self.loss.held, some_params, batch if self.has_data else None, overrides)
         terms = traced.data_terms(batch if self.has_data else None)

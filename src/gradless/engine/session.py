@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ STATUS_WORDS = {run.AT_TARGET: "target", run.FROZEN: "frozen", run.DIVERGED: "di
 
 
 @contextlib.contextmanager
-def precision(dtype: Any) -> Iterator[None]:
+def precision_of(dtype: Any) -> Iterator[None]:
     """Let JAX compute in float64 while a float64 chain runs; leave its mode alone otherwise."""
     if np.dtype(dtype) == np.float64:
         with jax.enable_x64(True):
@@ -29,11 +29,11 @@ def precision(dtype: Any) -> Iterator[None]:
         yield
 
 
-class Listener(Protocol):
+class Listener:
     """Someone who follows a run from the host, between chunks."""
 
-    def chunk_done(self, session: "Session", rows: list[dict[str, Any]], flags: list[tuple[int, np.ndarray]]) -> None:
-        """See the new records, and for each chain the first step of the chunk and which steps were accepted."""
+    def chunk_done(self, session: "Session", rows: list[dict[str, Any]], flags: np.ndarray) -> None:
+        """See the new records, and which of the last steps up to session.t each chain accepted."""
 
     def finished(self, session: "Session") -> None:
         """The run has ended, for whatever reason; `session.stopped_by` says which."""
@@ -45,6 +45,7 @@ class Session:
 
     work: Work
     chains: list[Chain]
+    points: list[jax.Array]  # where the chains start
     steps: int
     time_budget: float = float("inf")
     selection: Selection | None = None
@@ -68,25 +69,26 @@ class Session:
         """Time spent compiling so far."""
         return sum(self.work.compile_seconds)
 
-    def begin(self, points: list[jax.Array]) -> None:
-        """Evaluate the starting points, one per chain; refuse one whose loss is not a number."""
+    def begin(self) -> None:
+        """Evaluate the starting points; refuse one whose loss is not a number."""
         began = time.perf_counter()
-        for chain, x in zip(self.chains, points, strict=True):
-            chain.begin(x)
-            loss = chain.rows[-1]["loss"]
-            if not np.isfinite(loss):
-                raise ValueError(
-                    f"the loss at the starting point is {loss}: a chain cannot begin there. Try a smaller initial scale, "
-                    "check the data for NaN, or clip what overflows in the loss"
-                )
+        with precision_of(self.dtype):
+            for chain, x in zip(self.chains, self.points, strict=True):
+                loss = chain.begin(x)
+                if not np.isfinite(loss):
+                    raise ValueError(
+                        f"the loss at the starting point is {loss}, and a chain cannot begin there: try a smaller "
+                        "initial scale, look for NaN in the data, or bound what overflows in the loss"
+                    )
         self.work.compile_seconds.append(time.perf_counter() - began)
         self.accepted = [0] * len(self.chains)
-        self._announce(self._collect(0.0, 0.0, 0), [])
+        self._announce(self._collect(0.0, 0.0, 0), self._no_flags())
 
     def go(self) -> None:
         """Run to the end."""
         with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
             try:
+                self.stopped_by = self._reason_to_stop()
                 while self.stopped_by is None:
                     self._round(pool)
                     self.stopped_by = self._reason_to_stop()
@@ -108,22 +110,27 @@ class Session:
         flags = dict(zip([chain.index for chain in going], pool.map(self._advance(until), going), strict=True))
         elapsed = max(time.perf_counter() - began - (self.compile_seconds - compiled), 1e-6)
 
-        before, self.t = self.t, max(chain.t for chain in going) if going else until
+        before, self.t = self.t, max(chain.t for chain in going)
+        accepted = self._no_flags(self.t - before)  # a chain that has ended accepts nothing
         for place, chain in enumerate(self.chains):
             if chain.index in flags:
-                self.accepted[place] += int(flags[chain.index][1].sum())
+                accepted[place, : len(flags[chain.index])] = flags[chain.index]
+                self.accepted[place] += int(flags[chain.index].sum())
         if self.selection and self.t == self.selection.next_step(before):
             self.selection.apply(self.chains, self.t)
         rows = self._collect(self.seconds, self.seconds + elapsed, before)
         self.seconds += elapsed
-        self._announce(rows, [flags.get(chain.index, (self.t, np.zeros(0, bool))) for chain in self.chains])
+        self._announce(rows, accepted)
         # Aim at the round's time, but grow carefully: the first rounds are mostly overhead.
         ideal = (self.t - before) * ROUND_SECONDS / elapsed
         self._chunk = max(1, min(int(ideal), 4 * self._chunk, run.MAX_STEPS))
 
-    def _advance(self, until: int) -> Callable[[Chain], tuple[int, np.ndarray]]:
-        def advance(chain: Chain) -> tuple[int, np.ndarray]:
-            with precision(self.dtype):  # the mode belongs to a thread
+    def _no_flags(self, steps: int = 0) -> np.ndarray:
+        return np.zeros((len(self.chains), steps), bool)
+
+    def _advance(self, until: int) -> Callable[[Chain], np.ndarray]:
+        def advance(chain: Chain) -> np.ndarray:
+            with precision_of(self.dtype):  # the mode belongs to a thread
                 return chain.advance(until)
 
         return advance
@@ -147,7 +154,7 @@ class Session:
             merged.append(_merge(step, clock, [by_step[step].get(chain.index) for chain in self.chains]))
         return merged
 
-    def _announce(self, rows: list[dict[str, Any]], flags: list[tuple[int, np.ndarray]]) -> None:
+    def _announce(self, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         self.rows += rows
         for listener in self.listeners:
             listener.chunk_done(self, rows, flags)
@@ -170,7 +177,7 @@ class Session:
         flattening = self.work.program.objective.flattening
         states = [chain.carry.state for chain in self.chains if chain.carry is not None]
         one = len(self.chains) == 1
-        with precision(self.dtype):
+        with precision_of(self.dtype):
             stacked = states[0] if one else jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *states)
             unflatten = flattening.unflatten if one else jax.vmap(flattening.unflatten)
             params = unflatten(stacked.x)
@@ -200,7 +207,7 @@ class Session:
         metrics = self.work.program.metrics.held
         if metrics is None:
             return {}
-        with precision(self.dtype):
+        with precision_of(self.dtype):
             values = [
                 run.evaluate_metrics(self.work.program, chain.carry.state.x, self.work.test)
                 for chain in self.chains

@@ -120,4 +120,3 @@ class AMC:
     def evaluations(self, is_new_batch: bool) -> int:
         """One loss on a fixed batch, two on a new one. Paper: Sec. III A, last paragraph."""
         return 2 if is_new_batch else 1
-

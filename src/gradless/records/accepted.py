@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import durable
-from .accepted_blocks import FILE_HEADER, MAX_BLOCK_STEPS, MAX_CHAINS, MAX_STEP, Flags, encode, read_blocks
+from .accepted_blocks import FILE_HEADER, MAX_BLOCK_STEPS, MAX_CHAINS, MAX_STEP, Block, Flags, encode, read_blocks
 from .append_file import AppendFile
 from .errors import DamagedError
 
 BLOCK_STEPS = 1 << 13  # flags are gathered into blocks of this many steps, or fewer at a sync
 _GATHER_BYTES = 1 << 22  # with very many chains, blocks are shorter: this bounds the gathered flags
 _PIECE = 1 << 16
+_NO_FLAGS = np.empty(0, dtype=np.bool_)
 
 
 class Cover(NamedTuple):
@@ -48,10 +49,10 @@ class AcceptedLog:
         """Writes a log without steps."""
         durable.write_atomic(path, FILE_HEADER)
 
-    def add(self, chain: int, first_step: int, flags: Flags, after_gap: bool = False) -> None:
+    def add(self, chain: int, first_step: int, flags: Flags) -> None:
         """Takes the flags of consecutive steps into memory, to be written by `flush` (whole blocks) or `sync` (all).
 
-        They must follow the chain's last step; with `after_gap` steps may be missing before them (a log begun anew).
+        They must follow the chain's last step.
         """
         file = self._open()
         flags = np.array(flags)
@@ -60,10 +61,8 @@ class AcceptedLog:
         if not 0 <= chain < self.num_chains:
             raise ValueError(f"chain must be from 0 to {self.num_chains - 1}, got {chain}")
         expected = self._next_step.get(chain, 0)
-        if first_step < expected or first_step > MAX_STEP or (first_step > expected and not after_gap):
+        if first_step != expected or first_step > MAX_STEP:
             raise ValueError(f"first_step of chain {chain} must be {expected}, got {first_step}")
-        if first_step > expected:
-            self._encode_gathered(chain, file)
         self._gathered.setdefault(chain, []).append(flags)
         self._gathered_steps[chain] = self._gathered_steps.get(chain, 0) + len(flags)
         self._next_step[chain] = first_step + len(flags)
@@ -91,12 +90,26 @@ class AcceptedLog:
         """The memory taken by what is not yet known to be on the disk."""
         return sum(self._gathered_steps.values()) + (self._file.waiting_bytes if self._file else 0)
 
-    def drop_waiting(self) -> None:
-        """Forgets all that waits, when memory runs out: the log has a gap there, and replay ends before it."""
+    def drop_waiting(self) -> int:
+        """Forgets all that waits, when memory runs out: the log has a gap there, and replay ends before it.
+
+        Returns how many bytes of memory that freed.
+        """
+        before = self.waiting_bytes
         self._gathered.clear()
         self._gathered_steps.clear()
-        if self._file is not None:
-            self._file.replace_waiting([])
+        self._open().replace_waiting([])
+        for chain, step in self._next_step.items():
+            self._open().add(encode(chain, step, _NO_FLAGS))
+        return before - self.waiting_bytes
+
+    def skip_to(self, step: int) -> None:
+        """Goes on at a later step, with a gap before it: for a log begun anew."""
+        file = self._open()
+        for chain in range(self.num_chains):
+            self._encode_gathered(chain, file)
+            file.add(encode(chain, step, _NO_FLAGS))
+            self._next_step[chain] = step
 
     def blocks(self, chain: int) -> Iterator[tuple[int, Flags]]:
         """(first step, flags) of one chain's blocks in order, one in memory at a time; a torn end is left out."""
@@ -136,7 +149,7 @@ class AcceptedLog:
                 raise self._too_short(chain, steps_done, cover.ends.get(chain, 0))
         beyond = (block.start for block in read_blocks(self.path) if block.end_step > steps_done)
         prefix = next(beyond, cover.good_bytes)  # the blocks up to here stay as they are
-        if any(block.start >= prefix and block.first_step < steps_done for block in read_blocks(self.path)):
+        if any(block.start >= prefix and _begins_by(block, steps_done) for block in read_blocks(self.path)):
             durable.write_atomic(self.path, self._cut_bytes(prefix, steps_done))
         elif prefix < self.path.stat().st_size:
             durable.cut(self.path, prefix)
@@ -146,7 +159,7 @@ class AcceptedLog:
             while left := prefix - file.tell():
                 yield file.read(min(_PIECE, left))
         for block in read_blocks(self.path):
-            if block.start >= prefix and block.first_step < steps_done:
+            if block.start >= prefix and _begins_by(block, steps_done):
                 yield encode(block.chain, block.first_step, block.flags[: steps_done - block.first_step])
 
     def _encode_gathered(self, chain: int, file: AppendFile) -> None:
@@ -171,3 +184,8 @@ class AcceptedLog:
     def _too_short(self, chain: int, wanted: int, found: int) -> DamagedError:
         words = f"{self.path} is whole only up to step {found} of chain {chain}, not {wanted}"
         return DamagedError(f"{words}: restore it from a copy, or go on without replay")
+
+
+def _begins_by(block: Block, steps_done: int) -> bool:
+    """Whether something of the block stays when the log is cut back: steps, or the end of a gap."""
+    return block.first_step < steps_done + (len(block.flags) == 0)

@@ -4,6 +4,7 @@ A block is a header (CRC32 of all that follows it in the block, coding, chain, f
 length) and a payload, the shorter of two codings:
   gaps    for each accepted step the number of rejected steps before it, as a varint (7 bits a byte, low first);
   bitmap  one bit per step, low first.
+A block of no steps says that what lies between the chain's last block and its first step was lost.
 """
 
 import struct
@@ -89,7 +90,7 @@ def _check_file_header(path: Path, header: bytes) -> None:
 def _is_possible(coding: int, chain: int, first_step: int, num_steps: int, length: int) -> bool:
     bitmap_length = (num_steps + 7) // 8
     return (
-        1 <= num_steps <= MAX_BLOCK_STEPS
+        num_steps <= MAX_BLOCK_STEPS
         and chain < MAX_CHAINS
         and first_step <= MAX_STEP
         and ((coding == _BITMAP and length == bitmap_length) or (coding == _GAPS and length < bitmap_length))

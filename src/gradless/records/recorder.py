@@ -51,7 +51,6 @@ class Recorder:
         self._troubles: list[str] = []  # of the present trouble, each kind told once
         self._owes_checkpoint = False
         self._retry_at = 0.0
-        self._after_gap = False
         try:
             self._cut_back(step, without_replay)
         except OSError as error:
@@ -65,10 +64,10 @@ class Recorder:
                 raise
             old = self._run.begin_new_accepted_log()
             self._report(f"{error}; it is now {old.name}, and a new one begins at step {step}")
-            self._after_gap = True
+            self._log.skip_to(step)
         self._metrics.truncate_after(step)
-        self._metrics.flush()
-        self._log.flush()
+        self._metrics.sync()
+        self._log.sync()
 
     def metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Records metrics rows, each with its "step"."""
@@ -81,8 +80,7 @@ class Recorder:
         if rows.ndim != 2 or len(rows) != self._log.num_chains:
             raise ValueError(f"flags must have {self._log.num_chains} rows, one per chain, got shape {rows.shape}")
         for chain, row in enumerate(rows):
-            self._log.add(chain, first_step, row, after_gap=self._after_gap)
-        self._after_gap = False
+            self._log.add(chain, first_step, row)
         self._write_waiting()
 
     def checkpoint(self, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> bool:
@@ -156,7 +154,8 @@ class Recorder:
         full = f"{self._run.path}: memory for unwritten records is full, dropped"
         while self._metrics.waiting_bytes + self._log.waiting_bytes > self._memory_limit:
             if self._metrics.waiting_bytes <= self._log.waiting_bytes:
-                self._log.drop_waiting()
+                if self._log.drop_waiting() <= 0:
+                    return
                 self._report(f"{full} the latest steps of accepted.log: replay will end there, resume is not affected")
             elif dropped := self._metrics.thin_waiting():
                 self._report(f"{full} {dropped} rows of metrics.jsonl, every second one")

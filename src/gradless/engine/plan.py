@@ -1,0 +1,99 @@
+"""How a run is to be made: everything but the algorithm and the problem, as one frozen object."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
+
+NUM_RECORDS = 1000  # in a trace, unless record_every says otherwise
+LARGEST = int(np.iinfo(np.int32).max) - 1  # steps are counted in 32 bits inside the loop
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings of a run that do not belong to its algorithm."""
+
+    steps: int
+    batches: Batches = FullBatch()
+    chains: tuple[int, ...] = (0,)  # which chains, by number
+    seed: int = 0
+    precision: str | None = None  # "float32", "float64", or the parameters' own
+    record_every: int | None = None  # steps between records of the trace
+    target_loss: float | None = None
+    target_metric: str | None = None  # for instance "accuracy >= 0.9"
+    time_budget: float | None = None  # seconds
+    stop_when_frozen: bool = False
+    select_every: int | None = None
+    select_fraction: float = 0.25
+    checkpoint_every: float = 30.0  # seconds
+
+    def __post_init__(self) -> None:
+        check_whole("steps", self.steps, least=1, most=LARGEST)
+        check_whole("seed", self.seed, least=0, most=2**63 - 1)
+        if self.record_every is None:
+            object.__setattr__(self, "record_every", max(1, self.steps // NUM_RECORDS))
+        check_whole("record_every", self.record_every, least=1, most=LARGEST // 512)
+        if self.precision not in (None, "float32", "float64"):
+            raise ValueError(f'precision must be "float32" or "float64", got {self.precision!r}')
+        if self.time_budget is not None and not self.time_budget > 0:
+            raise ValueError(f"time_budget must be positive, got {self.time_budget}")
+        if not self.checkpoint_every > 0:
+            raise ValueError(f"checkpoint_every must be positive, got {self.checkpoint_every}")
+        if self.target_metric is not None:
+            parse_metric(self.target_metric)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        table = asdict(self) | {"chains": list(self.chains), "batches": _batches_to_json(self.batches)}
+        return table
+
+    @classmethod
+    def from_json(cls, table: dict[str, Any], error: Callable[..., Any] | None = None) -> "Plan":
+        """Return the plan of a stored run; a growing batch needs the problem's error function again."""
+        known = {field.name: table[field.name] for field in fields(cls) if field.name in table}
+        known |= {"chains": tuple(table["chains"]), "batches": _batches_from_json(table["batches"], error)}
+        return cls(**known)
+
+
+def _batches_to_json(batches: Batches) -> dict[str, Any]:
+    table = {field.name: getattr(batches, field.name) for field in fields(batches) if field.name != "error"}
+    return {"name": type(batches).__name__.lower(), **table}
+
+
+def _batches_from_json(table: dict[str, Any], error: Callable[..., Any] | None) -> Batches:
+    rest = {name: value for name, value in table.items() if name != "name"}
+    kinds: dict[str, Any] = {"fullbatch": FullBatch, "minibatch": Minibatch, "progressive": Progressive}
+    if table["name"] == "progressive":
+        if error is None:
+            raise ValueError("this run has progressive batches: give their error function again")
+        rest["error"] = error
+    return kinds[table["name"]](**rest)
+
+
+def check_whole(name: str, value: Any, least: int, most: int) -> None:
+    """Refuse what is not a whole number in range."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+
+
+def chain_numbers(chains: int | Sequence[int]) -> tuple[int, ...]:
+    """Return which chains `chains` means: so many from number 0 on, or those of a list."""
+    if isinstance(chains, int | np.integer) and not isinstance(chains, bool) and chains >= 1:
+        return tuple(range(int(chains)))
+    numbers = tuple(chains) if isinstance(chains, Sequence) and not isinstance(chains, str) else ()
+    if not numbers or len(set(numbers)) < len(numbers) or any(not isinstance(i, int) or i < 0 for i in numbers):
+        raise ValueError(f"chains must be a whole number of at least 1, or a list of different ones, got {chains!r}")
+    return numbers
+
+
+def parse_metric(target: str) -> tuple[str, str, float]:
+    """Return name, sense and value of a target such as "accuracy >= 0.9"."""
+    found = re.fullmatch(r"\s*([\w.-]+)\s*(>=|<=)\s*([-+.\deE]+)\s*", target)
+    try:
+        return found[1], found[2], float(found[3])  # type: ignore[index]
+    except (TypeError, ValueError):
+        raise ValueError(f'target_metric must look like "accuracy >= 0.9", got {target!r}') from None

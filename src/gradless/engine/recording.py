@@ -1,0 +1,173 @@
+"""A session on disk: it writes its records, log and checkpoints as it goes, and goes on from them later."""
+
+import platform
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gradless.engine import run as loop
+from gradless.engine.plan import Plan
+from gradless.engine.session import Listener, Session, precision_of
+from gradless.kernels import algorithm_to_json
+from gradless.records import Metrics, Recorder, RunDirectory, RunError, load_newest
+from gradless.types import Algorithm
+
+
+def begin_recording(
+    session: Session,
+    path: str | Path,
+    algorithm: Algorithm,
+    plan: Plan,
+    about: dict[str, Any],
+    overwrite: bool = False,
+    report: Any = None,
+) -> "Recording":
+    """Make the run directory of a new session and let it follow along; `about` says what the problem is."""
+    settings = {**about, "algorithm": algorithm_to_json(algorithm), "plan": plan.to_json()}
+    directory = RunDirectory.create(path, settings, environment(), overwrite)
+    recording = Recording(directory, session, plan, step=0, report=report or _warn)
+    session.listeners.append(recording)
+    return recording
+
+
+def go_on_recording(
+    session: Session, directory: RunDirectory, plan: Plan, report: Any = None, without_replay: bool = False
+) -> "Recording":
+    """Bring a session to the last good checkpoint of its run and let it record on from there."""
+    report = report or _warn
+    checkpoint = load_newest(directory.checkpoints_path, report)
+    restore(session, checkpoint.tensors, checkpoint.meta)
+    recording = Recording(directory, session, plan, step=checkpoint.step, report=report, without_replay=without_replay)
+    session.rows = list(Metrics(directory.metrics_path).rows())
+    session.listeners.append(recording)
+    return recording
+
+
+class Recording(Listener):
+    """Writes what happens to the run directory; trouble with the disk is told and does not stop the run."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        session: Session,
+        plan: Plan,
+        step: int,
+        report: Any,
+        without_replay: bool = False,
+    ):
+        self.directory = directory
+        self.every = plan.checkpoint_every
+        self.last = time.monotonic()
+        self.recorder = Recorder(directory, step, len(session.chains), report, without_replay=without_replay)
+
+    def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
+        """Append the records and the log; write a checkpoint when it is time."""
+        self.recorder.metrics(rows)
+        if flags.shape[1]:
+            self.recorder.accepted(session.t - flags.shape[1], flags)
+        if time.monotonic() - self.last >= self.every or self.recorder.wants_checkpoint:
+            self.checkpoint(session)
+
+    def finished(self, session: Session) -> None:
+        """Write the last checkpoint and let the run go."""
+        self.checkpoint(session)
+        self.recorder.close()
+
+    def checkpoint(self, session: Session) -> None:
+        """Write the whole state."""
+        self.recorder.checkpoint(session.t, *snapshot(session))
+        self.last = time.monotonic()
+
+
+def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the whole state of a session as named tensors, chain axis first, and what is not a tensor beside it."""
+    carries = [jax.tree.map(np.asarray, chain.carry) for chain in session.chains]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *carries)
+    tensors = dict(_named(stacked))
+    meta = {
+        "prng": str(jax.random.key_impl(session.chains[0].key)),
+        "jax": jax.__version__,
+        "gradless": _version("gradless"),
+        "seconds": session.seconds_before + session.seconds,
+        "accepted": session.accepted,
+        "selections": session.selection.events if session.selection else [],
+        "chains": [
+            {
+                "number": chain.index,
+                "stage": chain.stage,
+                "stage_start": list(chain.stage_start),
+                "nonfinite": chain.nonfinite,
+                "last_record": chain.last_record,
+            }
+            for chain in session.chains
+        ],
+    }
+    return tensors, meta
+
+
+def restore(session: Session, tensors: dict[str, Any], meta: dict[str, Any]) -> None:
+    """Bring a session that has not begun to the state of a checkpoint; refuse one that does not fit."""
+    numbers = [chain["number"] for chain in meta["chains"]]
+    if numbers != [chain.index for chain in session.chains]:
+        raise RunError(f"the checkpoint is of chains {numbers}, the settings say {[c.index for c in session.chains]}")
+    prng = str(jax.random.key_impl(session.chains[0].key))
+    if meta["prng"] != prng:
+        raise RunError(f"the checkpoint is of random numbers by {meta['prng']}, this JAX uses {prng}")
+    with precision_of(session.dtype):
+        for place, (chain, stored) in enumerate(zip(session.chains, meta["chains"], strict=True)):
+            like = chain.expected_carry(session.points[place])
+            leaves = [_fitting(name, leaf, tensors, place) for name, leaf in _named(like)]
+            chain.carry = jax.tree.unflatten(jax.tree.structure(like), leaves)
+            chain.t, chain.status = int(chain.carry.t), int(chain.carry.status)
+            chain.stage, chain.stage_start = stored["stage"], tuple(stored["stage_start"])
+            chain.nonfinite, chain.last_record = stored["nonfinite"], stored["last_record"]
+            if chain.status == loop.DIVERGED:
+                raise RunError("the run has diverged: its loss is no longer a number, and it cannot go on")
+    session.t = max(chain.t for chain in session.chains)
+    session.accepted, session.seconds_before = list(meta["accepted"]), float(meta["seconds"])
+    if session.selection:
+        session.selection.events = list(meta["selections"])
+
+
+def _fitting(name: str, like: Any, tensors: dict[str, Any], place: int) -> jax.Array:
+    found = tensors.get(name)
+    if found is None or found.shape[1:] != like.shape or found.dtype != like.dtype:
+        is_there = "none" if found is None else f"{found.dtype} of shape {found.shape[1:]}"
+        raise RunError(
+            f"the checkpoint does not fit the problem: {name} must be {like.dtype} of shape {like.shape}, got {is_there}"
+        )
+    return jnp.asarray(found[place])
+
+
+def _named(tree: Any) -> list[tuple[str, Any]]:
+    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in paths]
+
+
+def environment() -> dict[str, Any]:
+    """Return what a reader of the run needs to know of the machine and the versions."""
+    packages = ("gradless", "jax", "jaxlib", "numpy", "optax", "safetensors")
+    return {
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "devices": [f"{device.platform} {device.id}" for device in jax.devices()],
+        "versions": {name: _version(name) for name in packages},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _warn(words: str) -> None:
+    print(f"gradless: {words}", file=sys.stderr)
