@@ -14,11 +14,14 @@ from gradless.kernels import Adam as adam
 from gradless.kernels import Anneal as anneal
 from gradless.kernels import GradientDescent as gradient_descent
 from gradless.kernels import Metropolis as metropolis
+from gradless.problem import Problem
+from gradless.runs import resume
 from gradless.signal_norm import signal_norm
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Problem",
     "Result",
     "Trace",
     "adam",
@@ -29,6 +32,7 @@ __all__ = [
     "metropolis",
     "minibatch",
     "progressive",
+    "resume",
     "signal_norm",
     "train",
 ]

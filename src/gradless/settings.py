@@ -37,7 +37,7 @@ def settings(cls: type[T]) -> type[T]:
     A number equal to its `off` value (epsilon 0, temperature 0, n_s infinite) is part of the type instead: the
     compiler sees it and leaves that part of the step out.
     """
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # type: ignore[assignment]
+    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
 
     def flatten(self: Any) -> tuple[list[Any], tuple[tuple[str, Any], ...]]:

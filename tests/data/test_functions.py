@@ -1,4 +1,4 @@
-"""The three functions against the known answers of `claims.md`; their trivial losses are in `tests/models/test_losses.py`."""
+"""The three functions against known answers; their trivial losses are in `tests/models/test_losses.py`."""
 
 import numpy as np
 import pytest

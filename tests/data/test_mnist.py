@@ -1,4 +1,4 @@
-"""MNIST itself against the known answers of `claims.md` (skipped where it cannot be had), and its preparation offline."""
+"""MNIST itself against known answers (skipped where it cannot be had), and its preparation offline."""
 
 import gzip
 import hashlib

@@ -59,7 +59,7 @@ def test_a_mirror_gives_unpacked_files_and_reports_progress(serve, tmp_path):
     got = dict(Mirror(address).read(FILES, tmp_path, lambda *call: calls.append(call)))
     assert got == {file: RAW[file.name] for file in FILES}
     size = len(gzip.compress(RAW["images"]))
-    of_images = [call for call in calls if call[2] == f"{address} images.gz"]
+    of_images = [call for call in calls if call[2] == f"{address}images.gz"]
     assert of_images[-1][:2] == (size, size)
     assert all(done <= total for done, total, _ in of_images)
 

@@ -1,7 +1,6 @@
 """A disk that fails on demand: the k-th call that changes it, once or from then on, or with a power cut."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,8 @@ class PowerCut(BaseException):
 
 class FaultyDisk:
     """Counts the calls of `disk` and makes some fail; remembers what a power cut would lose."""
+
+    PowerCut = PowerCut
 
     def __init__(self, backups: Path) -> None:
         self.real = {name: getattr(disk, name) for name in CALLS}
@@ -105,9 +106,8 @@ class FaultyDisk:
 
 
 @pytest.fixture
-def faults(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyDisk]:
+def faults(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> FaultyDisk:
     faulty = FaultyDisk(tmp_path_factory.mktemp("backups"))
     for name in CALLS:
         monkeypatch.setattr(disk, name, lambda *args, name=name: faulty.call(name, *args))
-    yield faulty
-
+    return faulty

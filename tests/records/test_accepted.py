@@ -105,8 +105,7 @@ def test_truncate_with_a_torn_end_at_every_byte(tmp_path):
         log.path.write_bytes(whole[:size])
         try:
             AcceptedLog(log.path, 2).truncate(30)
-        except RunError as error:
-            assert "\n" not in str(error)
+        except RunError:
             assert log.path.read_bytes() == whole[:size]
         else:
             num_good += 1
@@ -216,8 +215,7 @@ def test_fuzz_bit_flips_and_truncation(tmp_path_factory, data):
     log = AcceptedLog(folder / "accepted.log", 2)
     try:
         cover = log.cover()
-    except RunError as error:
-        assert "\n" not in str(error)
+    except RunError:
         return
     for chain in (0, 1):
         end = cover.ends.get(chain, 0)

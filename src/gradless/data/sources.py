@@ -14,10 +14,12 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all (0 where unknown) and what they are bytes of."""
+
+CHUNK = 2**16
 
 
 class File(NamedTuple):
@@ -77,21 +79,14 @@ class Mirror(NamedTuple):
         return self.address
 
     def read(self, files: list[File], scratch: Path, progress: Progress) -> Iterator[tuple[File, bytes]]:
-        """Downloads the files one by one with pooch."""
-        import pooch
-
+        """Downloads the files one by one."""
         for i, file in enumerate(files):
             url = f"{self.address}{file.name}.gz"
             if i == 0:
                 _await_answer(url, self.patience)
-            # Noise does not shrink, so a gzipped file may be slightly larger than the raw one.
-            meter = _Meter(progress, f"{self.address} {file.name}.gz", limit=file.size + 2**16)
-            download = pooch.HTTPDownloader(
-                progressbar=meter, chunk_size=2**16, timeout=(self.patience, 10.0)
-            )  # to connect, and between two packets
             path = scratch / f"{file.name}.gz"
             try:
-                download(url, str(path), None)
+                _download(url, path, file, progress)
                 with path.open("rb") as stream:
                     yield file, _unzip(stream, file)
             except OSError as error:  # every error of requests is one
@@ -171,8 +166,7 @@ class _Meter:
 
     def update(self, num_bytes: int) -> None:
         self.done += num_bytes
-        # pooch counts whole chunks, so the last one may overshoot by less than 2^16 bytes.
-        if self.done > self.limit + 2**16:
+        if self.done > self.limit + CHUNK:  # pooch counts whole chunks, so the last one may overshoot
             raise SourceFailed(f"{self.what} is longer than the {self.limit} bytes it could have")
         self.progress(min(self.done, self.total) if self.total else self.done, self.total, self.what)
 
@@ -210,6 +204,26 @@ def _unzip(stream: IO[bytes], file: File) -> bytes:
             return _read(unzipped, file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise SourceFailed(f"{file.name}.gz is damaged: {_one_line(error)}") from error
+
+
+def _download(url: str, path: Path, file: File, progress: Progress) -> None:
+    """Lets pooch download a file, up to the size that the file can have."""
+    import pooch
+
+    answers: list[Any] = []
+    # Noise does not shrink, so a gzipped file may be slightly larger than the raw one.
+    meter = _Meter(progress, url, limit=file.size + CHUNK)
+    download = pooch.HTTPDownloader(
+        progressbar=meter,
+        chunk_size=CHUNK,
+        timeout=(4.0, 10.0),  # seconds to connect, and between two packets
+        hooks={"response": lambda answer, **_: answers.append(answer)},
+    )
+    try:
+        download(url, str(path), None)
+    finally:
+        for answer in answers:  # pooch leaves the connection open where a download fails
+            answer.close()
 
 
 def _await_answer(url: str, patience: float) -> None:

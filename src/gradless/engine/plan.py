@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ class Plan:
     """The settings of a run that do not belong to its algorithm."""
 
     steps: int
-    batches: Batches = FullBatch()
+    batches: Batches = field(default_factory=FullBatch)
     chains: tuple[int, ...] = (0,)  # which chains, by number
     seed: int = 0
     precision: str | None = None  # "float32", "float64", or the parameters' own
@@ -48,19 +48,18 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values."""
-        table = asdict(self) | {"chains": list(self.chains), "batches": _batches_to_json(self.batches)}
-        return table
+        return asdict(self) | {"chains": list(self.chains), "batches": _batches_to_json(self.batches)}
 
     @classmethod
     def from_json(cls, table: dict[str, Any], error: Callable[..., Any] | None = None) -> "Plan":
         """Return the plan of a stored run; a growing batch needs the problem's error function again."""
-        known = {field.name: table[field.name] for field in fields(cls) if field.name in table}
+        known = {one.name: table[one.name] for one in fields(cls) if one.name in table}
         known |= {"chains": tuple(table["chains"]), "batches": _batches_from_json(table["batches"], error)}
         return cls(**known)
 
 
 def _batches_to_json(batches: Batches) -> dict[str, Any]:
-    table = {field.name: getattr(batches, field.name) for field in fields(batches) if field.name != "error"}
+    table = {one.name: getattr(batches, one.name) for one in fields(batches) if one.name != "error"}
     return {"name": type(batches).__name__.lower(), **table}
 
 

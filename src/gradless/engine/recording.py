@@ -63,7 +63,7 @@ class Recording(Listener):
     ):
         self.directory = directory
         self.every = plan.checkpoint_every
-        self.last = time.monotonic()
+        self.last = -float("inf")  # the first checkpoint comes at once, so that a run can always be gone on with
         self.recorder = Recorder(directory, step, len(session.chains), report, without_replay=without_replay)
 
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
@@ -140,7 +140,8 @@ def _fitting(name: str, like: Any, tensors: dict[str, Any], place: int) -> jax.A
     if found is None or found.shape[1:] != like.shape or found.dtype != like.dtype:
         is_there = "none" if found is None else f"{found.dtype} of shape {found.shape[1:]}"
         raise RunError(
-            f"the checkpoint does not fit the problem: {name} must be {like.dtype} of shape {like.shape}, got {is_there}"
+            f"the checkpoint does not fit the problem: {name} must be {like.dtype} of shape {like.shape}, "
+            f"it has {is_there}"
         )
     return jnp.asarray(found[place])
 

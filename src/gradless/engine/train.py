@@ -1,5 +1,6 @@
 """`gl.train`: any algorithm on any loss, from any pytree of parameters."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -141,7 +142,7 @@ def prepare(
         typed = [jax.tree.map(lambda leaf: jnp.asarray(leaf, flattening.dtype), each) for each in algorithms]
         return Session(
             work,
-            [Chain(number, *each, work) for number, *each in zip(plan.chains, keys, typed, strict=True)],
+            [Chain(number, key, own, work) for number, key, own in zip(plan.chains, keys, typed, strict=True)],
             points=[flattening.flatten(point) for point in points],
             steps=plan.steps,
             time_budget=np.inf if plan.time_budget is None else plan.time_budget,
@@ -184,8 +185,8 @@ def _hashable(signal_norm: Any) -> bool | tuple[tuple[str, float], ...]:
 
 def _per_chain(algorithm: Algorithm, num_chains: int) -> list[Algorithm]:
     """Return each chain's own settings: a number serves all, an array holds one per chain."""
-    for name in getattr(algorithm, "__dataclass_fields__", {}):
-        value = getattr(algorithm, name)
+    for field in dataclasses.fields(algorithm):  # type: ignore[arg-type]
+        name, value = field.name, getattr(algorithm, field.name)
         if isinstance(value, list | tuple | np.ndarray | jax.Array) and np.shape(value) not in ((), (num_chains,)):
             raise ValueError(f"{name} must be one number or {num_chains}, one per chain, got shape {np.shape(value)}")
     leaves, structure = jax.tree.flatten(algorithm, is_leaf=lambda leaf: isinstance(leaf, list | tuple))

@@ -35,19 +35,21 @@ class RunLock:
             raise RunError(f"cannot lock {path.parent}: {error.strerror}") from error
         try:
             self._claim()
+            self._write_holder()
         except BaseException:
             disk.close(self._fd)
             raise
-        self._write_holder()
 
     def release(self) -> None:
         """Lets others have the run. The file stays: deleting it could delete the lock of the next holder."""
         if self._fd >= 0:
-            with contextlib.suppress(OSError):
-                disk.truncate(self._fd, 0)
             fd, self._fd = self._fd, -1
-            with contextlib.suppress(OSError):
-                disk.close(fd)
+            try:
+                with contextlib.suppress(OSError):
+                    disk.truncate(fd, 0)
+            finally:
+                with contextlib.suppress(OSError):
+                    disk.close(fd)
 
     def _claim(self) -> None:
         if fcntl is not None:

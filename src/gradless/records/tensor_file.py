@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +24,12 @@ from .errors import DamagedError
 
 Tensor = NDArray[Any]
 
-MAX_HEADER_BYTES = 1 << 20  # a parsed header takes up to some 25 times the memory of its text: bounded
+# Bounds on the header, because a parsed one takes more memory than its text: its bytes, and how many commas and
+# brackets it has outside strings (a tensor needs some eight).
+MAX_HEADER_BYTES = 1 << 20
+MAX_HEADER_MARKS = 1 << 16
 MAX_DIMENSIONS = 32
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NO_SUM = "0" * 64
 _ALIGNMENT = 64
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -117,13 +122,20 @@ def _storable(name: str, tensor: Tensor) -> Tensor:
 def _framed(header: dict[str, Any]) -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % _ALIGNMENT)
-    if len(text) > MAX_HEADER_BYTES:
-        raise ValueError(f"names and text of a checkpoint must be under {MAX_HEADER_BYTES} bytes, got {len(text)}")
+    if len(text) > MAX_HEADER_BYTES or _num_marks(text) > MAX_HEADER_MARKS:
+        limits = f"{MAX_HEADER_BYTES} bytes and {MAX_HEADER_MARKS // 8} tensors"
+        raise ValueError(f"names and text of a checkpoint must be under {limits}, got {len(text)} bytes")
     return len(text).to_bytes(8, "little") + text
+
+
+def _num_marks(header: bytes) -> int:
+    return sum(_STRING.sub(b"", header).count(mark) for mark in (b",", b"[", b"{"))
 
 
 def _parsed(raw: bytes) -> tuple[dict[str, str], dict[str, Any]]:
     """The text of a header and what it says about the tensors."""
+    if _num_marks(raw) > MAX_HEADER_MARKS:
+        raise DamagedError("its header has too many parts")
     try:
         header = json_text.loads(raw)
     except ValueError as error:

@@ -188,7 +188,9 @@ def transposed_link(eqn: JaxprEqn, operand: int, output: int, arrays: Sequence[A
 
     def pull(s: Array) -> Array:
         def rearrange(x: Array) -> Array:
-            others = [a.astype(s.dtype) if jnp.issubdtype(a.dtype, jnp.inexact) else a for a in map(jnp.asarray, arrays)]
+            others = [
+                a.astype(s.dtype) if jnp.issubdtype(a.dtype, jnp.inexact) else a for a in map(jnp.asarray, arrays)
+            ]
             others[operand] = x
             out = eqn.primitive.bind(*others, **eqn.params)
             return out[output] if eqn.primitive.multiple_results else out

@@ -43,11 +43,11 @@ class Use:
 
     def own(self) -> Array:
         if self._own is None:
-            self.set_sum(jnp.sum(self.parts))
+            self.set_own(jnp.sum(self.parts) * self.scale)
         return self._own
 
-    def set_sum(self, total: Array) -> None:
-        self._own = (total * self.scale).reshape((1,) * len(self.shape))
+    def set_own(self, mean: Array) -> None:
+        self._own = mean.reshape((1,) * len(self.shape))
 
     def is_open(self) -> bool:
         return self._own is None
@@ -68,8 +68,9 @@ def add_up(uses: list[Use]) -> None:
             groups[use.parts.shape, use.parts.dtype].append(use)
     for group in groups.values():
         totals = jnp.stack([use.parts for use in group]).sum(axis=1)
-        for i, use in enumerate(group):
-            use.set_sum(totals[i])
+        means = totals * np.array([use.scale for use in group], totals.dtype)
+        for use, mean in zip(group, jnp.unstack(means), strict=True):
+            use.set_own(mean)
 
 
 def dot_use(eqn: JaxprEqn, side: int, inputs: Array) -> Use:

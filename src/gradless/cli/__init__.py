@@ -1,0 +1,48 @@
+"""The command line: `gradless --help` is the tour."""
+
+import importlib
+from typing import Any
+
+import click
+
+# Each command lives in the file of its name and is imported only when it is called.
+COMMANDS = {
+    "train": "train a named problem, or your own as module:object",
+    "resume": "go on with a run from its last checkpoint",
+    "replay": "rebuild the net of a run at any step",
+    "sweep": "try many settings at once, with the plot",
+    "compare": "train one problem by several algorithms, with the plot",
+    "data": "fetch a data set and say where it is",
+    "doctor": "devices, versions, what is missing",
+}
+
+
+class Tour(click.Group):
+    """The list of commands, loaded one at a time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        return importlib.import_module(f"gradless.cli.{name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(f"there is no command {args[0]!r}: {', '.join(COMMANDS)}", ctx) from error
+
+
+@click.group(cls=Tour, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="gradless")
+def main() -> None:
+    """Train neural networks without gradients, by Metropolis Monte Carlo and its adaptive variant aMC.
+
+    A first result: gradless train digits
+    """

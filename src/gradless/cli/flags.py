@@ -1,0 +1,207 @@
+"""The flags that the training commands share, and what they mean for an algorithm and a plan."""
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gradless.engine.batches import Minibatch, Progressive, num_samples
+from gradless.engine.plan import LARGEST, Plan, chain_numbers
+from gradless.kernels import ALGORITHMS, AMC, Anneal
+from gradless.problem import Problem
+from gradless.runs import parse_batch
+from gradless.types import Algorithm
+
+ALGORITHM_FLAGS = ("sigma", "epsilon", "n_s", "signal_norm", "temperature", "sigma_decay", "learning_rate", "clip")
+
+
+class Duration(click.ParamType):
+    """A time such as 90, 90s, 5m, 2h or 1h30m, in seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", value.strip())
+        if not found or not any(found.groups()):
+            self.fail(f"must look like 90s, 5m, 2h or 1h30m, got {value!r}", param, ctx)
+        hours, minutes, seconds = (float(part or 0) for part in found.groups())
+        return 3600 * hours + 60 * minutes + seconds
+
+
+class Temperature(click.ParamType):
+    """A number, or START:END for simulated annealing over the run."""
+
+    name = "T|START:END"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        parts = str(value).split(":")
+        try:
+            numbers = tuple(float(part) for part in parts)
+        except ValueError:
+            numbers = ()
+        if len(numbers) not in (1, 2):
+            self.fail(f"must be a number, or START:END for annealing, got {value!r}", param, ctx)
+        return numbers[0] if len(numbers) == 1 else numbers
+
+
+class Sigma(click.ParamType):
+    """A positive number, or `auto` to try several first."""
+
+    name = "NUMBER|auto"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == "auto" or isinstance(value, float):
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"must be a number or auto, got {value!r}", param, ctx)
+
+
+def read_config(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    """Take the settings of a TOML file as defaults: flags win."""
+    if path is None:
+        return None
+    try:
+        table = tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} is not TOML: {error}") from error
+    names = {name.replace("-", "_"): value for name, value in table.items()}
+    known = [one.name for one in ctx.command.get_params(ctx) if one.name not in ("config", "help", None)]
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, [one for one in known if one], n=1)
+            raise click.BadParameter(f"{path} sets {name!r}, which is no setting" + (f"; {close[0]}?" if close else ""))
+    ctx.default_map = {**(ctx.default_map or {}), **names}
+    return path
+
+
+ALGORITHM_OPTIONS = [
+    click.Option(["--algorithm"], type=click.Choice(list(ALGORITHMS)), help="mc, amc, gd (gradient descent) or adam"),
+    click.Option(["--sigma"], type=Sigma(), help="initial move scale, or auto to try several first"),
+    click.Option(["--epsilon"], type=float, help="rate at which mu follows accepted moves"),
+    click.Option(["--n-s"], type=float, help="rejections in a row before sigma shrinks; inf for never"),
+    click.Option(["--signal-norm/--no-signal-norm"], default=None, help="scale moves by the neurons' inputs"),
+    click.Option(["--temperature"], type=Temperature(), help="0 by default; START:END anneals over the run"),
+    click.Option(["--sigma-decay"], type=float, help="factor on sigma after n_s rejections, 0.95"),
+    click.Option(["--learning-rate"], type=float, help="of gd and adam"),
+    click.Option(["--clip"], type=float, help="largest gradient norm, of gd and adam"),
+]
+
+LENGTH_OPTIONS = [
+    click.Option(["--steps"], type=int, help="number of steps"),
+    click.Option(["--epochs"], type=int, help="number of passes over the data, instead of --steps"),
+    click.Option(["--time"], type=Duration(), help="stop after this time, for instance 2h"),
+    click.Option(["--target-loss"], type=float, help="stop when the loss gets there"),
+    click.Option(["--target-metric"], help='stop when a metric gets there, for instance "accuracy >= 0.9"'),
+    click.Option(["--stop-when-frozen"], is_flag=True, default=None, help="stop when moves fall below rounding"),
+]
+
+RUN_OPTIONS = [
+    click.Option(["--batch"], help="full, a minibatch size such as 2000, or progressive:500"),
+    click.Option(["--hold"], type=click.IntRange(1), help="moves made on each minibatch, 1"),
+    click.Option(["--chains"], type=click.IntRange(1), help="independent chains, 1"),
+    click.Option(["--seed"], type=click.IntRange(0), help="of all random numbers, 0"),
+    click.Option(["--precision"], type=click.Choice(["float32", "float64"]), help="of the parameters"),
+    click.Option(["--record-every"], type=click.IntRange(1), help="steps between records; about 1000 in all"),
+    click.Option(["--select-every"], type=click.IntRange(1), help="copy the best chains over the worst; off"),
+    click.Option(["--select-fraction"], type=float, help="how many of them, 0.25"),
+    click.Option(["--checkpoint-every"], type=Duration(), metavar="SECONDS", help="time between checkpoints, 30"),
+]
+
+OUTPUT_OPTIONS = [
+    click.Option(["--run"], type=click.Path(file_okay=False), help="folder of the run; runs/<problem>-<date>-<n>"),
+    click.Option(["--overwrite"], is_flag=True, help="replace an earlier run in that folder"),
+    click.Option(["--config"], type=click.Path(), callback=read_config, is_eager=True, help="settings in TOML; flags win"),
+    click.Option(["--quiet"], is_flag=True, help="only the last line"),
+    click.Option(["--json"], is_flag=True, help="one JSON object per line, for machines"),
+]
+
+
+def make_algorithm(problem: Problem, flags: dict[str, Any], steps: int) -> Algorithm:
+    """Return the algorithm that the flags ask for; what they leave open is the problem's own choice."""
+    begin = dict(problem.algorithm)
+    name = flags.get("algorithm") or begin["name"]
+    kernel = ALGORITHMS[name]
+    fields = {field.name for field in dataclasses.fields(kernel)}
+    given = {flag: flags[flag] for flag in ALGORITHM_FLAGS if flags.get(flag) is not None}
+    for flag in given:
+        if flag not in fields:
+            raise ValueError(f"--{flag.replace('_', '-')} does not apply to algorithm {name}: it has {_list(fields)}")
+    settings = {key: value for key, value in begin.items() if key in fields and begin["name"] == name} | given
+    if isinstance(settings.get("temperature"), tuple):
+        settings["temperature"] = Anneal(*settings["temperature"], steps=float(steps))
+    return kernel(**settings)
+
+
+def make_plan(problem: Problem, flags: dict[str, Any]) -> Plan:
+    """Return how the run is to be made; what the flags leave open is the problem's own choice."""
+    batches = parse_batch(str(flags.get("batch") or problem.batch), problem)
+    if flags.get("hold"):
+        if not isinstance(batches, Minibatch):
+            raise ValueError("--hold needs minibatches: give their size with --batch")
+        batches = Minibatch(batches.size, batches.sampling, flags["hold"])
+    optional = {
+        name: flags[name]
+        for name in ("seed", "record_every", "select_every", "select_fraction", "checkpoint_every", "stop_when_frozen")
+        if flags.get(name) is not None
+    }
+    return Plan(
+        steps=_steps(problem, batches, flags),
+        batches=batches,
+        chains=chain_numbers(flags.get("chains") or 1),
+        precision=flags.get("precision") or problem.precision,
+        target_loss=flags.get("target_loss"),
+        target_metric=flags.get("target_metric"),
+        time_budget=flags.get("time"),
+        **optional,
+    )
+
+
+def _steps(problem: Problem, batches: Any, flags: dict[str, Any]) -> int:
+    if flags.get("epochs") is None:
+        no_limit = flags.get("time") is not None and flags.get("steps") is None
+        return LARGEST if no_limit else flags["steps"] if flags.get("steps") is not None else problem.steps
+    if flags.get("steps") is not None:
+        raise ValueError("--steps and --epochs exclude each other: give one")
+    if isinstance(batches, Progressive):
+        raise ValueError("--epochs has no fixed number of steps with progressive batches: give --steps or --time")
+    per_epoch = batches.per_epoch(num_samples(problem.data)) * batches.hold if isinstance(batches, Minibatch) else 1
+    return flags["epochs"] * per_epoch
+
+
+def _list(fields: set[str]) -> str:
+    return ", ".join(f"--{flag.replace('_', '-')}" for flag in ALGORITHM_FLAGS if flag in fields)
+
+
+def describe(algorithm: Algorithm) -> str:
+    """Return an algorithm's settings as a short line."""
+    words = [f"sigma {algorithm.sigma:g}"] if hasattr(algorithm, "sigma") else []
+    if isinstance(algorithm, AMC):
+        words += [f"epsilon {algorithm.epsilon:g}", f"n_s {algorithm.n_s:g}"]
+        words += ["signal norm on" if algorithm.signal_norm else "signal norm off"]
+    if hasattr(algorithm, "learning_rate"):
+        words += [f"learning rate {algorithm.learning_rate:g}"]
+    return ", ".join([algorithm.name, *words])
+
+
+def command_with_problem(name: str, options: list[click.Option], run: Callable[..., None], doc: str) -> click.Command:
+    """Return a command whose argument is a problem, and whose flags include that problem's own options."""
+    from gradless.cli.problem_options import ProblemCommand
+
+    argument = click.Argument(["problem"])
+    return ProblemCommand(name, params=[argument, *options], callback=run, help=doc)
+
+
+def tuned_sigma(problem: Problem, flags: dict[str, Any], plan: Plan) -> float:
+    """Return the best sigma of short trial chains over a grid, and print what was tried."""
+    raise NotImplementedError

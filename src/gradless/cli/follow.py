@@ -1,0 +1,69 @@
+"""A run seen through to its end: live progress, signals, figures, the summary and the exit code."""
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import click
+from rich.console import Console
+
+from gradless.cli import summary
+from gradless.cli.errors import one_line
+from gradless.cli.progress import follower, print_json, report_to
+from gradless.engine.result import Result
+from gradless.engine.session import Session
+
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+
+
+def use_double_precision_where_asked() -> None:
+    """Let JAX have float64 in this process, which is ours: float32 nets then still add up their losses in float64."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
+def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run: str, flags: dict[str, Any]) -> Result:
+    """Make the session, run it, draw its figures and tell how it ended; exit with the code that says so."""
+    from gradless.plots import draw_training
+
+    console = Console(stderr=bool(flags.get("json")))
+    is_quiet, is_json = bool(flags.get("quiet")), bool(flags.get("json"))
+    report = report_to(console, is_json)
+    with one_line():
+        session = make([follower(console, is_quiet, is_json)], report)
+        with stopping_cleanly(session):
+            session.go()
+        result = session.result()
+        draw_training(run)
+    if is_json:
+        print_json(summary.as_json(result, run))
+    else:
+        summary.show(console, result, run, is_quiet)
+    if session.stopped_by in EXIT_CODES:
+        click.echo(f"stopped by {session.stopped_by} at step {session.t:,}; go on with: gradless resume {run}", err=True)
+        raise SystemExit(EXIT_CODES[session.stopped_by])
+    return result
+
+
+class stopping_cleanly:
+    """While this lasts SIGINT and SIGTERM end the run after the present chunk, and a second SIGINT at once."""
+
+    def __init__(self, session: Session):
+        self.session = session
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.before[number] = signal.signal(number, self._stop)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self.session.stop_requested == "SIGINT" and number == signal.SIGINT:
+            os._exit(EXIT_CODES["SIGINT"])  # asked twice: not even the checkpoint is waited for
+        self.session.stop_requested = signal.Signals(number).name

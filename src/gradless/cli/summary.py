@@ -1,0 +1,78 @@
+"""What a person sees when a run has ended: the numbers, the course of the loss, where everything is."""
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gradless.engine.result import Result
+
+ENDINGS = {
+    "steps": "all steps done",
+    "target": "target reached",
+    "frozen": "frozen: moves have fallen below what floating point can resolve",
+    "diverged": "diverged: the loss is no longer a number",
+    "time": "time is up",
+}
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
+    """Print the summary of a run."""
+    if is_quiet:
+        console.print(f"U {_best(result.loss, min):.6g}  {_metrics(result)}  {run}", highlight=False, soft_wrap=True)
+        return
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in result.metrics.items():
+        table.add_row(f"[bold]{name}", f"[bold]{_spread(value)}")
+    table.add_row("loss U", f"{_spread(result.loss)}   {sparkline(result.trace)}")
+    if not np.all(np.isnan(result.sigma)):
+        table.add_row("acceptance", _spread(result.acceptance))
+        table.add_row("sigma at the end", _spread(result.sigma))
+    table.add_row("steps", f"{result.steps:,} ({ENDINGS.get(result.stopped_by, result.stopped_by)})")
+    table.add_row("evaluations", f"{result.evaluations:,} of the loss, {result.samples:,} samples")
+    table.add_row("time", f"{result.seconds:.1f} s, and {result.compile_seconds:.1f} s to compile")
+    if result.nonfinite:
+        table.add_row("rejected", f"{result.nonfinite:,} proposals whose loss was not a number")
+    table.add_row("run", run)
+    console.print(table, highlight=False)
+    if result.advice:
+        console.print(f"[yellow]{result.advice}", highlight=False)
+
+
+def as_json(result: Result, run: str) -> dict[str, Any]:
+    """Return the summary for machines."""
+    names = ("loss", "metrics", "steps", "acceptance", "sigma", "evaluations", "samples", "nonfinite", "seconds")
+    table = {name: getattr(result, name) for name in (*names, "compile_seconds", "stopped_by", "advice")}
+    return {"event": "result", **table, "run": run}
+
+
+def sparkline(trace: Any, width: int = 40) -> str:
+    """Return the course of the loss in a line of little bars, on a logarithmic scale where the loss is positive."""
+    loss = np.atleast_2d(trace["loss"])
+    with np.errstate(all="ignore"):
+        values = np.nanmedian(loss, axis=0)
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
+        return ""
+    values = values[np.linspace(0, len(values) - 1, min(width, len(values))).astype(int)]
+    values = np.log(values) if (values > 0).all() else values
+    low, high = values.min(), values.max()
+    heights = (values - low) / (high - low) if high > low else np.zeros_like(values)
+    return "".join(BARS[int(height * (len(BARS) - 1) + 0.5)] for height in heights)
+
+
+def _best(values: Any, best: Any) -> float:
+    return float(best(np.ravel(values)))
+
+
+def _metrics(result: Result) -> str:
+    return "  ".join(f"{name} {_spread(value)}" for name, value in result.metrics.items())
+
+
+def _spread(values: Any) -> str:
+    numbers = np.ravel(values)
+    if len(numbers) == 1:
+        return f"{numbers[0]:.5g}"
+    return f"median {np.nanmedian(numbers):.5g}, from {np.nanmin(numbers):.5g} to {np.nanmax(numbers):.5g}"

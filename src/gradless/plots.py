@@ -1,0 +1,138 @@
+"""The plot shapes, drawn from stored numbers alone: no JAX, so that old runs can be drawn again anywhere.
+
+Every figure is written as SVG and PNG with its numbers beside it as CSV.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradless.records import Metrics, RunDirectory
+
+COLOURS = {"mc": "#1f4e9c", "amc": "#2e8b57", "gd": "#7f7f7f", "adam": "#4aa3df"}  # as in the paper
+DASHES = {"mc": "--", "amc": "-", "gd": ":", "adam": "-."}  # so that grey print can be read
+COMMON = ("step", "seconds", "epoch", "evaluations", "samples", "loss", "acceptance", "sigma", "nonfinite", "is_frozen")
+PERCENTILES = (10, 50, 90)
+
+
+def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Return stored rows as arrays of shape (records,) or (records, chains)."""
+    rows = list(rows)
+    return {name: np.asarray([row[name] for row in rows], dtype=float) for name in (rows[0] if rows else {})}
+
+
+def draw_training(path: str | Path) -> Path | None:
+    """Draw loss, metrics, acceptance and sigma of a run against its steps; return the picture, if there is any."""
+    with RunDirectory.open(path) as run:
+        rows = list(Metrics(run.metrics_path).rows())
+        algorithm = run.settings.get("algorithm", {}).get("name", "amc")
+    if len(rows) < 2:
+        return None
+    table = columns(rows)
+    names = ["loss", *[name for name in table if name not in COMMON]]
+    names += [name for name in ("acceptance", "sigma") if np.isfinite(table[name]).any() and algorithm in ("mc", "amc")]
+    figure, axes = _panels(len(names))
+    for axis, name in zip(axes, names, strict=True):
+        fan(axis, table["step"], table[name], COLOURS.get(algorithm, "#2e8b57"))
+        label_axis(axis, "step n", LABELS.get(name, name), table[name])
+    write_csv(Path(path) / "training.csv", table)
+    return save(figure, Path(path) / "training")
+
+
+LABELS = {"loss": "loss U", "acceptance": "acceptance A", "sigma": "move scale σ", "accuracy": "test accuracy C"}
+
+
+def fan(axis: Any, x: np.ndarray, y: np.ndarray, colour: str, label: str | None = None, dash: str = "-") -> None:
+    """Draw a curve, or of several chains the median with the band that holds most of them."""
+    if y.ndim == 1:
+        axis.plot(x, y, dash, color=colour, label=label, linewidth=1.4)
+        return
+    with np.errstate(all="ignore"):
+        low, middle, high = np.nanpercentile(y, PERCENTILES, axis=1)
+    axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    axis.plot(x, middle, dash, color=colour, label=label, linewidth=1.4)
+
+
+def label_axis(axis: Any, x: str, y: str, values: np.ndarray) -> None:
+    """Name the axes; what spans more than a factor of ten and is positive gets a logarithmic axis."""
+    axis.set_xlabel(x)
+    axis.set_ylabel(y)
+    positive = values[np.isfinite(values)]
+    if len(positive) and positive.min() > 0 and positive.max() > 10 * positive.min():
+        axis.set_yscale("log")
+    axis.grid(alpha=0.25, linewidth=0.5)
+
+
+def draw_sweep(path: Path, rows: Sequence[Mapping[str, Any]], setting: str, outcome: str) -> Path:
+    """Draw an outcome against one setting: the median over seeds, the spread, and every single run."""
+    groups: dict[float, list[float]] = {}
+    for row in rows:
+        groups.setdefault(float(row[setting]), []).append(float(row[outcome]))
+    x = np.asarray(sorted(groups))
+    runs = [np.asarray(groups[value]) for value in x]
+    figure, (axis,) = _panels(1)
+    middle = np.asarray([np.nanmedian(values) for values in runs])
+    low, high = (np.asarray([pick(values) for values in runs]) for pick in (np.nanmin, np.nanmax))
+    axis.fill_between(x, low, high, color=COLOURS["mc"], alpha=0.15, linewidth=0)
+    axis.plot(x, middle, "o-", color=COLOURS["mc"], markersize=4, label="median")
+    for value, values in zip(x, runs, strict=True):
+        axis.plot([value] * len(values), values, ".", color="#555555", markersize=3)
+    axis.set_xscale("log" if x.min() > 0 else "linear")
+    label_axis(axis, {"sigma": "move scale σ", "learning_rate": "learning rate α"}.get(setting, setting), outcome, middle)
+    return save(figure, path)
+
+
+def draw_comparison(path: Path, runs: Mapping[str, Mapping[str, np.ndarray]], metric: str | None) -> Path:
+    """Draw loss and metric of several algorithms against steps, samples seen and wall time."""
+    names = ["loss", *([metric] if metric else [])]
+    abscissas = (("step", "step n"), ("samples", "samples seen"), ("seconds", "time (s)"))
+    figure, axes = _panels(len(names) * len(abscissas), num_columns=len(abscissas))
+    places = iter(axes)
+    for name in names:
+        for abscissa, label in abscissas:
+            axis = next(places)
+            for algorithm, table in runs.items():
+                x = table[abscissa] if table[abscissa].ndim == 1 else table[abscissa].mean(axis=1)
+                fan(axis, x, table[name], COLOURS[algorithm], algorithm, DASHES[algorithm])
+            together = np.concatenate([np.ravel(table[name]) for table in runs.values()])
+            label_axis(axis, label, LABELS.get(name, name), together)
+    axes[0].legend(frameon=False)
+    return save(figure, path)
+
+
+def write_csv(path: Path, table: Mapping[str, np.ndarray]) -> None:
+    """Write columns as CSV; of several chains each has a column of its own."""
+    flat: dict[str, np.ndarray] = {}
+    for name, values in table.items():
+        flat |= {name: values} if values.ndim == 1 else {f"{name}_{i}": column for i, column in enumerate(values.T)}
+    write_rows(path, [dict(zip(flat, row, strict=True)) for row in zip(*flat.values(), strict=True)])
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as CSV."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Write a figure as SVG and PNG; return the PNG."""
+    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    figure.savefig(path.with_suffix(".png"), dpi=150)
+    return path.with_suffix(".png")
+
+
+def _panels(number: int, num_columns: int = 2) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure  # no pyplot: no window, no global state
+
+    num_columns = min(number, num_columns)
+    num_rows = -(-number // num_columns)
+    figure = Figure(figsize=(4.2 * num_columns, 3.0 * num_rows), layout="constrained")
+    axes = figure.subplots(num_rows, num_columns, squeeze=False).ravel().tolist()
+    for spare in axes[number:]:
+        spare.set_axis_off()
+    return figure, axes[:number]

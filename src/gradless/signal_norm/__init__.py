@@ -1,0 +1,8 @@
+"""Signal norm: a step size for each parameter that keeps the change of every neuron's input about equal.
+
+Paper: Sec. III B.
+"""
+
+from gradless.signal_norm.trace import TracedSignal, is_trainable, signal_norm, trace_signal
+
+__all__ = ["TracedSignal", "is_trainable", "signal_norm", "trace_signal"]

@@ -1,0 +1,194 @@
+"""lambda for every parameter of any traced loss.
+
+Paper: Sec. III B, Eqs. (17) and (18).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gradless.signal_norm.layout import Array
+from gradless.signal_norm.values import Sink, Track, Value
+from gradless.signal_norm.walk import Walk
+
+Overrides = Mapping[str, Any] | None
+
+
+def is_array(leaf: Any) -> bool:
+    """True for arrays, tracers and abstract arrays; not for numbers, functions and other things a pytree may hold."""
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def is_trainable(leaf: Any) -> bool:
+    """The one rule: trainable leaves are arrays of an inexact dtype. All others stay as they are."""
+    return is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an array, as JAX will hold it."""
+    dtype = leaf.dtype
+    if not jnp.issubdtype(dtype, jax.dtypes.extended):
+        dtype = jax.dtypes.canonicalize_dtype(dtype)
+    return jax.ShapeDtypeStruct(leaf.shape, dtype, weak_type=getattr(leaf, "weak_type", False))
+
+
+def check_overrides(overrides: Overrides, paths: Sequence[str], leaves: Sequence[Any]) -> dict[str, Array]:
+    """lambda given by hand, as compact arrays."""
+    shapes, checked = dict(zip(paths, leaves, strict=True)), {}
+    for path, value in (overrides or {}).items():
+        if path not in shapes:
+            near = ", ".join(f'"{p}"' for p in get_close_matches(path, paths, n=3, cutoff=0.0))
+            raise ValueError(
+                f'signal_norm has a value for "{path}", which is no trainable leaf; the closest are {near}'
+            )
+        given, shape = np.asarray(value, np.float64), tuple(shapes[path].shape)
+        if not np.all(np.isfinite(given) & (given > 0)):
+            raise ValueError(f'signal_norm["{path}"] must be positive and finite, got {value}')
+        if given.ndim > len(shape) or any(
+            a not in (1, b) for a, b in zip(given.shape[::-1], shape[::-1], strict=False)
+        ):
+            raise ValueError(f'signal_norm["{path}"] must broadcast to the leaf {shape}, got shape {given.shape}')
+        checked[path] = given.reshape((1,) * (len(shape) - given.ndim) + given.shape)
+    return checked
+
+
+def lambda_dtype(leaf: Any) -> Any:
+    """The real dtype of a leaf, float32 at least."""
+    return jnp.finfo(jnp.promote_types(leaf.dtype, jnp.float32)).dtype
+
+
+def mean_of(found: tuple[Array, Array]) -> Array:
+    """The mean sum of squares over the uses of a leaf; 1 for elements that were not used, which makes lambda 1."""
+    total, count = found
+    if isinstance(count, np.ndarray):  # known while tracing: the same number of uses for the whole leaf
+        return total if count.item() == 1 else total / count.item()
+    return jnp.where(count > 0, total / jnp.where(count > 0, count, 1), 1)
+
+
+def inverse_roots(means: list[Array]) -> list[Array]:
+    """lambda from the mean sums of squares: the inverse root, 0 where all inputs vanish.
+
+    Paper: Sec. III B, Eq. (17) and the sentence after it. All leaves go through one vector, which compiles faster.
+    """
+    if not means:
+        return []
+    mean = jnp.concatenate([m.ravel() for m in means])
+    is_zero = mean < jnp.finfo(mean.dtype).tiny
+    roots = jnp.where(is_zero, 0, jax.lax.rsqrt(jnp.where(is_zero, 1, mean)))
+    parts = jnp.split(roots, np.cumsum([m.size for m in means])[:-1])
+    return [part.reshape(m.shape) for part, m in zip(parts, means, strict=True)]
+
+
+class TracedSignal:
+    """A loss traced once, which gives U and lambda from one forward pass.
+
+    Paper: Sec. III B, the lambda "can be calculated from the pass through the data immediately before the proposed move".
+    """
+
+    def __init__(self, loss: Callable[..., Any], params: Any, batch: Any = None, overrides: Overrides = None) -> None:
+        leaves, self.tree = jax.tree_util.tree_flatten_with_path(params)
+        self.static = [None if is_array(leaf) else leaf for _, leaf in leaves]
+        self.where = [i for i, (_, leaf) in enumerate(leaves) if is_array(leaf)]
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+        self.leaves = [abstract(leaves[i][1]) for i in self.where]
+        self.trainable = [k for k, leaf in enumerate(self.leaves) if is_trainable(leaf)]
+        self.paths = tuple(names[self.where[k]] for k in self.trainable)
+        self.by_hand = check_overrides(overrides, self.paths, [self.leaves[k] for k in self.trainable])
+        self.batch = (
+            None if batch is None else jax.tree.map(lambda x: abstract(jnp.asarray(x) if not is_array(x) else x), batch)
+        )
+
+        def flat_loss(arrays: list[Array], batch: Any) -> Any:
+            params = self.join(arrays)
+            return loss(params) if batch is None else loss(params, batch)
+
+        self.jaxpr, shape = jax.make_jaxpr(flat_loss, return_shape=True)(self.leaves, self.batch)
+        self.out_tree = jax.tree.structure(shape)
+
+    def join(self, arrays: Sequence[Any], others: Any = None) -> Any:
+        """The pytree of parameters with these arrays; what is no array comes from the traced one, or is `others`."""
+        leaves = list(self.static) if others is None else [others] * len(self.static)
+        for i, array in zip(self.where, arrays, strict=True):
+            leaves[i] = array
+        return self.tree.unflatten(leaves)
+
+    def arrays(self, params: Any) -> list[Array]:
+        """The arrays of a pytree of parameters, checked against the traced ones."""
+        leaves = [leaf for leaf in jax.tree.leaves(params) if is_array(leaf)]
+        check_shapes("params", leaves, self.leaves)
+        return [jnp.asarray(leaf) for leaf in leaves]
+
+    def values(self, arrays: Sequence[Array | None], batch: Any) -> tuple[list[Value], list[Sink]]:
+        """The inputs of the program: a sink for each trainable leaf, but none for those given by hand."""
+        params = [Value(array) for array in arrays]
+        sinks = [Sink((path,), self.leaves[k].shape) for k, path in zip(self.trainable, self.paths, strict=True)]
+        for k, sink in zip(self.trainable, sinks, strict=True):
+            is_sought = sink.leaves[0] not in self.by_hand
+            params[k] = Value(arrays[k], of_params=True, tracks=(Track(sink, ()),) if is_sought else ())
+        data = jax.tree.leaves(batch)
+        check_shapes("batch", data, jax.tree.leaves(self.batch))
+        return [*params, *(Value(jnp.asarray(x), of_data=True) for x in data)], sinks
+
+    def data_terms(self, batch: Any = None) -> tuple[Array, ...]:
+        """The sums of squares that depend on the batch alone (the first layer's inputs), computed once per batch."""
+        level = Walk(is_data_only=True)
+        inputs, _ = self.values([None] * len(self.leaves), batch)
+        level.run(self.jaxpr.jaxpr, self.jaxpr.consts, inputs)
+        return tuple(use.own() for use in level.data_uses)
+
+    def __call__(self, params: Any, batch: Any = None, terms: Sequence[Array] | None = None) -> tuple[Any, list[Array]]:
+        """U and, for each trainable leaf in the order of `jax.tree.leaves`, its lambda as a compact array."""
+        return self.evaluate(self.arrays(params), batch, terms)
+
+    def evaluate(self, arrays: list[Array], batch: Any, terms: Sequence[Array] | None) -> tuple[Any, list[Array]]:
+        level = Walk(terms=None if terms is None else iter(terms))
+        inputs, sinks = self.values(arrays, batch)
+        outs = level.run(self.jaxpr.jaxpr, self.jaxpr.consts, inputs)
+        level.finish()
+        return self.out_tree.unflatten([out.array for out in outs]), self.lambdas(sinks)
+
+    def lambdas(self, sinks: list[Sink]) -> list[Array]:
+        """lambda of every trainable leaf: from its inputs, by hand, or 1. Paper: Eq. (18)."""
+        found = {sink.leaves[0]: result for sink in sinks if (result := sink.result()) is not None}
+        lams: dict[str, Array] = dict(
+            zip(found, inverse_roots([mean_of(pair) for pair in found.values()]), strict=True)
+        )
+        lams |= self.by_hand
+        leaves = {sink.leaves[0]: self.leaves[k] for k, sink in zip(self.trainable, sinks, strict=True)}
+        ones = {path: np.ones((1,) * len(leaf.shape)) for path, leaf in leaves.items()}
+        return [jnp.asarray((ones | lams)[path], lambda_dtype(leaf)) for path, leaf in leaves.items()]
+
+    def unflatten(self, lams: Sequence[Array]) -> Any:
+        """lambda as a pytree like the parameters; 1.0 for every leaf that is not trainable."""
+        whole: list[Any] = [1.0] * len(self.where)
+        for k, lam in zip(self.trainable, lams, strict=True):
+            whole[k] = lam
+        return self.join(whole, others=1.0)
+
+
+def check_shapes(name: str, given: Sequence[Any], traced: Sequence[Any]) -> None:
+    """Raise if arrays differ in number or shape from the ones a loss was traced with."""
+    shapes, wanted = [np.shape(x) for x in given], [x.shape for x in traced]
+    if shapes != wanted:
+        raise ValueError(f"{name} must have the shapes the loss was traced with, {wanted}, got {shapes}")
+
+
+def trace_signal(loss: Callable[..., Any], params: Any, batch: Any = None, overrides: Overrides = None) -> TracedSignal:
+    """Trace `loss(params, batch)`, or `loss(params)` without a batch, for repeated use; shapes are enough."""
+    return TracedSignal(loss, params, batch, overrides)
+
+
+def signal_norm(loss: Callable[..., Any], params: Any, batch: Any = None, overrides: Overrides = None) -> Any:
+    """lambda for every parameter of any traceable loss: a pytree like `params`, each leaf broadcastable to it.
+
+    Paper: Sec. III B, Eqs. (17) and (18): lambda is the inverse root of the mean over data of the sum of the squared
+    inputs of the neuron that a weight feeds, and 1 for biases.
+    `overrides` sets lambda by hand: {"layers.0.weight": 0.1}, a positive number or an array that broadcasts.
+    """
+    traced = trace_signal(loss, params, batch, overrides)
+    _, lams = jax.jit(lambda arrays, batch: traced.evaluate(arrays, batch, None))(traced.arrays(params), batch)
+    return traced.unflatten(lams)
