@@ -9,6 +9,7 @@ result = gl.train(algorithm, loss, params, data=(x, y), steps=100_000)
 from gradless.engine.batches import full_batch, minibatch, progressive
 from gradless.engine.result import Result, Trace
 from gradless.engine.train import train
+from gradless.engine.tuning import Tuning, tune_sigma
 from gradless.kernels import AMC as amc
 from gradless.kernels import Adam as adam
 from gradless.kernels import Anneal as anneal
@@ -24,6 +25,7 @@ __all__ = [
     "Problem",
     "Result",
     "Trace",
+    "Tuning",
     "adam",
     "amc",
     "anneal",
@@ -35,4 +37,5 @@ __all__ = [
     "resume",
     "signal_norm",
     "train",
+    "tune_sigma",
 ]

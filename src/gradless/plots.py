@@ -36,8 +36,9 @@ def draw_training(path: str | Path) -> Path | None:
     names += [name for name in ("acceptance", "sigma") if np.isfinite(table[name]).any() and algorithm in ("mc", "amc")]
     figure, axes = _panels(len(names))
     for axis, name in zip(axes, names, strict=True):
-        fan(axis, table["step"], table[name], COLOURS.get(algorithm, "#2e8b57"))
-        label_axis(axis, "step n", LABELS.get(name, name), table[name])
+        values = smooth(table[name]) if name == "acceptance" else table[name]
+        fan(axis, table["step"], values, COLOURS.get(algorithm, "#2e8b57"))
+        label_axis(axis, "step n", name, values)
     write_csv(Path(path) / "training.csv", table)
     return save(figure, Path(path) / "training")
 
@@ -50,18 +51,35 @@ def fan(axis: Any, x: np.ndarray, y: np.ndarray, colour: str, label: str | None 
     if y.ndim == 1:
         axis.plot(x, y, dash, color=colour, label=label, linewidth=1.4)
         return
-    with np.errstate(all="ignore"):
-        low, middle, high = np.nanpercentile(y, PERCENTILES, axis=1)
+    is_known = np.isfinite(y).any(axis=1)
+    x, (low, middle, high) = x[is_known], np.nanpercentile(y[is_known], PERCENTILES, axis=1)
     axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axis.plot(x, middle, dash, color=colour, label=label, linewidth=1.4)
 
 
-def label_axis(axis: Any, x: str, y: str, values: np.ndarray) -> None:
-    """Name the axes; what spans more than a factor of ten and is positive gets a logarithmic axis."""
+def smooth(values: np.ndarray, num_windows: int = 60) -> np.ndarray:
+    """Return the running mean over a sixtieth of the records: acceptance counted over few steps is mostly noise."""
+    half = max(1, len(values) // num_windows) // 2
+    known = np.where(np.isfinite(values), values, 0.0)
+    weight = np.isfinite(values).astype(float)
+    ends = np.minimum(np.arange(len(values)) + half + 1, len(values))
+    begins = np.maximum(np.arange(len(values)) - half, 0)
+
+    def window_sum(numbers: np.ndarray) -> np.ndarray:
+        total = np.concatenate([np.zeros_like(numbers[:1]), np.cumsum(numbers, axis=0)])
+        return total[ends] - total[begins]
+
+    count = window_sum(weight)
+    return np.divide(window_sum(known), count, out=np.full_like(known, np.nan), where=count > 0)
+
+
+def label_axis(axis: Any, x: str, name: str, values: np.ndarray) -> None:
+    """Name the axes; a quantity that spans more than a factor of ten gets a logarithmic axis, a fraction never."""
     axis.set_xlabel(x)
-    axis.set_ylabel(y)
-    positive = values[np.isfinite(values)]
-    if len(positive) and positive.min() > 0 and positive.max() > 10 * positive.min():
+    axis.set_ylabel(LABELS.get(name, name))
+    finite = values[np.isfinite(values)]
+    is_fraction = name in ("accuracy", "acceptance")
+    if not is_fraction and len(finite) and finite.min() > 0 and finite.max() > 10 * finite.min():
         axis.set_yscale("log")
     axis.grid(alpha=0.25, linewidth=0.5)
 
@@ -81,7 +99,9 @@ def draw_sweep(path: Path, rows: Sequence[Mapping[str, Any]], setting: str, outc
     for value, values in zip(x, runs, strict=True):
         axis.plot([value] * len(values), values, ".", color="#555555", markersize=3)
     axis.set_xscale("log" if x.min() > 0 else "linear")
-    label_axis(axis, {"sigma": "move scale σ", "learning_rate": "learning rate α"}.get(setting, setting), outcome, middle)
+    label_axis(
+        axis, {"sigma": "move scale σ", "learning_rate": "learning rate α"}.get(setting, setting), outcome, middle
+    )
     return save(figure, path)
 
 
@@ -98,7 +118,7 @@ def draw_comparison(path: Path, runs: Mapping[str, Mapping[str, np.ndarray]], me
                 x = table[abscissa] if table[abscissa].ndim == 1 else table[abscissa].mean(axis=1)
                 fan(axis, x, table[name], COLOURS[algorithm], algorithm, DASHES[algorithm])
             together = np.concatenate([np.ravel(table[name]) for table in runs.values()])
-            label_axis(axis, label, LABELS.get(name, name), together)
+            label_axis(axis, label, name, together)
     axes[0].legend(frameon=False)
     return save(figure, path)
 

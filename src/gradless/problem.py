@@ -23,7 +23,7 @@ class Problem:
     metrics: Callable[..., dict[str, jax.Array]] | None = None  # metrics(params, test), or metrics(params)
     error: Callable[..., jax.Array] | None = None  # error(params, batch), for progressive batches
     outputs: Callable[..., jax.Array] | None = None  # outputs(params, inputs), what the net says; for plots
-    algorithm: Mapping[str, Any] = field(default_factory=lambda: {"name": "amc"})  # settings to begin with
+    algorithms: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"amc": {}})  # the first is the default
     steps: int = 10_000
     batch: str = "full"
     precision: str = "float32"

@@ -32,6 +32,9 @@ Skip = Annotated[bool, "skip connections"]
 LayerNorm = Annotated[bool, "layer norm"]
 DataDir = Annotated[str, "folder with the MNIST files; by default they are looked for, then downloaded"]
 
+Settings = dict[str, dict[str, Any]]
+DEEP = {"sigma": 1e-2, "epsilon": 1e-2, "n_s": 100, "signal_norm": True}  # the paper's for Figs. 2(c,d) and 6
+
 
 def rosenbrock(
     x: Annotated[float, "first coordinate of the start"] = -2.0, y: Annotated[float, "second coordinate"] = 2.0
@@ -46,7 +49,7 @@ def rosenbrock(
         init=lambda key: np.array([x, y]),
         loss=loss,
         metrics=lambda position: {"distance": jnp.hypot(position[0] - 1, position[1] - 1)},
-        algorithm={"name": "amc", "sigma": 1e-3, "epsilon": 1e-2, "n_s": 20},
+        algorithms={"amc": {"sigma": 1e-3, "epsilon": 1e-2, "n_s": 20}, "mc": {"sigma": 1e-3}},
         steps=10_000,
         precision="float64",
     )
@@ -54,7 +57,7 @@ def rosenbrock(
 
 def sine(width: Width = 10, depth: Depth = 2, points: Points = 1000, init: Init = "gaussian") -> Problem:
     """One period of a sine, by a net of any width and depth. Paper: Sec. II B, Fig. 2."""
-    settings = {"name": "amc", "sigma": 1e-2, "epsilon": 1e-2, "n_s": 100, "signal_norm": True}
+    settings = {"amc": DEEP, "mc": {"sigma": 1e-3}}
     return _regression(MLP((1, *[width] * depth, 1)), data.sine(points), init, settings, steps=20_000)
 
 
@@ -62,7 +65,8 @@ def log_sine(width: Width = 100, points: Points = 1000, init: Init = "gaussian")
     """A logarithm with a small fast sine on it; which is learnt first? Paper: Sec. II C, Eq. (7), Fig. 4."""
     net = MLP((1, width, 1))
     theta, _ = data.log_sine(points)
-    settings = {"name": "amc", "sigma": 0.1, "epsilon": 5e-3, "n_s": 50}
+    rates = {"gd": {"learning_rate": 5e-3}, "adam": {"learning_rate": 5e-3}}
+    settings = {"amc": {"sigma": 0.1, "epsilon": 5e-3, "n_s": 50}, **rates}
     problem = _regression(net, data.log_sine(points), init, settings, steps=100_000)
 
     def metrics(params: Params, test: Any) -> dict[str, jax.Array]:
@@ -78,17 +82,22 @@ def step(
     skip: Skip = False,
     layer_norm: LayerNorm = False,
 ) -> Problem:
-    """A step function by a deep, narrow net: depth - 1 layers of 4 neurons, then one of 10. Paper: Sec. II E, Fig. 6."""
+    """A step function by a deep net: depth - 1 layers of 4 neurons, then one of 10. Paper: Sec. II E, Fig. 6."""
     if depth < 1:
         raise ValueError(f"depth must be at least 1, got {depth}")
     net = MLP((1, *[4] * (depth - 1), 10, 1), skip=skip, layer_norm=layer_norm)
-    settings = {"name": "amc", "sigma": 1e-2, "epsilon": 1e-2, "n_s": 100, "signal_norm": True}
+    settings = {"amc": DEEP, "gd": {"learning_rate": 1e-3}, "adam": {"learning_rate": 1e-4}}
     return _regression(net, data.step(points), init, settings, steps=100_000)
 
 
 def digits(hidden: Annotated[int, "neurons in each of the two hidden layers"] = 16, init: Init = "gaussian") -> Problem:
     """scikit-learn's 8x8 handwritten digits by a 64-16-16-10 net; comes with gradless, needs no download."""
-    settings = {"name": "amc", "sigma": 3e-2, "epsilon": 0.0, "n_s": 50, "signal_norm": True}
+    settings = {
+        "amc": {"sigma": 3e-2, "epsilon": 0.0, "n_s": 50, "signal_norm": True},
+        "mc": {"sigma": 1e-2},
+        "gd": {"learning_rate": 0.1},
+        "adam": {"learning_rate": 1e-2},
+    }
     return _classification(MLP((64, hidden, hidden, 10), head="softmax"), data.digits(), init, settings, steps=30_000)
 
 
@@ -100,7 +109,11 @@ def mnist(
 ) -> Problem:
     """MNIST by a 784-16-16-10 net, softmax and mean squared error. Paper: Secs. II A and II F, Figs. 1 and 7."""
     net = MLP((784, hidden, hidden, 10), activation=activation, head="softmax")
-    settings = {"name": "amc", "sigma": 1e-2, "epsilon": 0.0, "n_s": 20, "signal_norm": True}
+    settings = {
+        "amc": {"sigma": 1e-2, "epsilon": 0.0, "n_s": 20, "signal_norm": True},
+        "mc": {"sigma": 2e-3},
+        "gd": {"learning_rate": 4.5e-2},
+    }
     return _classification(net, data.mnist.images(data_dir or None), init, settings, steps=10_000)
 
 
@@ -119,9 +132,9 @@ def mnist_rnn(
     def loss(params: Params, batch: Any) -> jax.Array:
         return cross_entropy(net.apply(params, batch[0]), batch[1])
 
-    return _judged_by_accuracy(
-        net, images, loss, init, {"name": "amc", "sigma": 1e-3, "n_s": 100}, steps=40_000, batch="1500"
-    )
+    clipped = {"learning_rate": 1e-3, "clip": 1.0}
+    settings = {"amc": {"sigma": 1e-3, "n_s": 100}, "gd": clipped, "adam": clipped}
+    return _judged_by_accuracy(net, images, loss, init, settings, steps=40_000, batch="1500")
 
 
 def mnist_resnet(
@@ -132,14 +145,15 @@ def mnist_resnet(
     """MNIST by ResNet-18 with layer norm, 11 million parameters. Paper: Sec. II F, Fig. 8."""
     net = ResNet(channels=(channels, 2 * channels, 4 * channels, 8 * channels))
     images = data.mnist.images(data_dir or None)
-    images = images._replace(
-        train_x=images.train_x.reshape(-1, 28, 28, 1), test_x=images.test_x.reshape(-1, 28, 28, 1)
-    )
+    images = images._replace(train_x=images.train_x.reshape(-1, 28, 28, 1), test_x=images.test_x.reshape(-1, 28, 28, 1))
 
     def loss(params: Params, batch: Any) -> jax.Array:
         return cross_entropy(net.apply(params, batch[0]), batch[1])
 
-    settings = {"name": "amc", "sigma": 1e-3, "epsilon": 1e-3, "n_s": 100}
+    settings = {
+        "amc": {"sigma": 1e-3, "epsilon": 1e-3, "n_s": 100},
+        "gd": {"learning_rate": 1e-3, "clip": 1.0},
+    }
     return _judged_by_accuracy(net, images, loss, init, settings, steps=1_000, batch="1000")
 
 
@@ -189,17 +203,15 @@ def make_problem(name: str, options: dict[str, Any]) -> Problem:
     return problem
 
 
-def _regression(net: MLP, points: Any, init: str, settings: dict[str, Any], steps: int) -> Problem:
+def _regression(net: MLP, points: Any, init: str, settings: Settings, steps: int) -> Problem:
     def loss(params: Params, batch: Any) -> jax.Array:
         return mse(net.apply(params, batch[0]), batch[1])
 
-    start = _initializer(net, init, settings["sigma"])
-    return Problem(
-        start, loss, points, outputs=net.apply, algorithm=settings, steps=steps, precision="float64"
-    )
+    start = _initializer(net, init, settings["amc"]["sigma"])
+    return Problem(start, loss, points, outputs=net.apply, algorithms=settings, steps=steps, precision="float64")
 
 
-def _classification(net: MLP, images: data.Dataset, init: str, settings: dict[str, Any], steps: int) -> Problem:
+def _classification(net: MLP, images: data.Dataset, init: str, settings: Settings, steps: int) -> Problem:
     def loss(params: Params, batch: Any) -> jax.Array:
         one_hot = jax.nn.one_hot(batch[1], net.widths[-1])
         return mse(net.apply(params, batch[0]), one_hot)
@@ -208,7 +220,7 @@ def _classification(net: MLP, images: data.Dataset, init: str, settings: dict[st
 
 
 def _judged_by_accuracy(
-    net: Any, images: data.Dataset, loss: Any, init: str, settings: dict[str, Any], steps: int, batch: str
+    net: Any, images: data.Dataset, loss: Any, init: str, settings: Settings, steps: int, batch: str
 ) -> Problem:
     def metrics(params: Params, test: Any) -> dict[str, jax.Array]:
         return {"accuracy": accuracy(net.apply(params, test[0]), test[1])}
@@ -217,14 +229,14 @@ def _judged_by_accuracy(
         return zero_one_error(net.apply(params, batch[0]), batch[1])
 
     return Problem(
-        init=_initializer(net, init, settings["sigma"]),
+        init=_initializer(net, init, settings["amc"]["sigma"]),
         loss=loss,
         data=(images.train_x, images.train_y),
         test=(images.test_x, images.test_y),
         metrics=metrics,
         error=error,
         outputs=net.apply,
-        algorithm=settings,
+        algorithms=settings,
         steps=steps,
         batch=batch,
     )
@@ -239,4 +251,3 @@ def _initializer(net: Any, init: str, usual: float) -> Callable[..., Params]:
 
     start(jax.random.key(0))  # a wrong name is refused now, not in the middle of a command
     return start
-

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -30,6 +30,7 @@ WITHIN_ONE = ("between -1 and 1", lambda v: np.abs(v) <= 1)
 COUNT = ("a whole number of at least 1, or inf", lambda v: (v >= 1) & ((v == np.floor(v)) | np.isinf(v)))
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(setting,))
 def settings(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass of settings that is also a JAX pytree.
 

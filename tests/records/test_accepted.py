@@ -1,5 +1,7 @@
 """accepted.log: exact round trips, its size, cutting back to any step, torn and hostile bytes."""
 
+import contextlib
+import errno
 import struct
 import tracemalloc
 import zlib
@@ -95,6 +97,28 @@ def test_truncate_to_any_step_and_go_on(tmp_path, steps):
     check(log, flags)
 
 
+def test_truncate_where_blocks_end_needs_no_room_on_the_disk(tmp_path, faults):
+    flags = np.random.default_rng(4).random((3, 5000)) < 0.3
+    log = make_log(tmp_path, flags, chunk=1000, sync_every=1)
+    faults.arm(1, errno.ENOSPC, forever=True, only={"create", "write"})
+    log.truncate(2000)
+    check(log, flags[:, :2000])
+
+
+@pytest.mark.parametrize("k", range(1, 8))
+def test_a_fault_in_a_cut_leaves_the_log_as_it_was(tmp_path, faults, k):
+    flags = np.random.default_rng(4).random((2, 500)) < 0.3
+    log = make_log(tmp_path, flags, chunk=100, sync_every=1)
+    faults.arm(k, errno.ENOSPC, only={"create", "write", "fsync", "replace"})
+    with contextlib.suppress(OSError):
+        log.truncate(250)
+    is_cut = faults.count < k
+    faults.clear()
+    check(log, flags[:, :250] if is_cut else flags)
+    log.truncate(250)
+    check(log, flags[:, :250])
+
+
 def test_truncate_with_a_torn_end_at_every_byte(tmp_path):
     """What covers the step stays; less than that is a RunError and the file is not touched."""
     flags = np.random.default_rng(5).random((2, 60)) < 0.4
@@ -162,6 +186,14 @@ def test_a_gap_is_known_as_a_gap(tmp_path):
     with pytest.raises(RunError, match="whole only up to step 10 of chain 0, not 11"):
         log.read(0, 11)
     np.testing.assert_array_equal(log.read(0), [*range(10), *range(50, 55)])
+
+
+def test_the_end_of_a_gap_survives_a_cut_at_that_step(tmp_path):
+    path = tmp_path / "accepted.log"
+    path.write_bytes(FILE_HEADER + encode(0, 0, np.ones(60, bool)) + encode(1, 50, np.empty(0, bool)))
+    AcceptedLog(path, 2).truncate(50)
+    assert AcceptedLog(path, 2).cover().ends == {0: 50, 1: 50}
+    AcceptedLog(path, 2).truncate(50)
 
 
 def _block(coding, num_steps, payload, chain=0, first=0, length=None):

@@ -180,13 +180,13 @@ def test_unstorable_tensors_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+TEXT = {"format": "gradless checkpoint", "format_version": "1", "step": "1", "meta": "{}", "sha256": "0" * 64}
+
+
 def hostile(entries, data=b"\0" * 16, length=None, text=None):
     """A file with a right checksum and whatever else is asked for."""
-    fields = {"format": "gradless checkpoint", "format_version": "1", "step": "1", "meta": "{}", "sha256": "0" * 64}
     header = (
-        entries
-        if isinstance(entries, bytes)
-        else json.dumps({"__metadata__": fields | (text or {}), **entries}).encode()
+        entries if isinstance(entries, bytes) else json.dumps({"__metadata__": TEXT | (text or {}), **entries}).encode()
     )
     frame = (len(header) if length is None else length).to_bytes(8, "little")
     digest = hashlib.sha256(frame + header + data).hexdigest().encode()
@@ -207,7 +207,9 @@ HOSTILE = {
     "text is not text": hostile({"x": entry()}, text={"sha256": 5}),
     "not utf-8": hostile(b"\xff\xfe" * 8),
     "long number": hostile(b"9" * 10_000),
-    "name twice": hostile(b'{"a":1,"a":1}'),
+    "name twice": hostile(
+        json.dumps({"__metadata__": TEXT, "x": entry(), "y": entry()}).replace('"y"', '"x"').encode()
+    ),
     "meta is no table": hostile({"x": entry()}, text={"meta": "[]"}),
     "meta is no json": hostile({"x": entry()}, text={"meta": "import os"}),
     "offset past the end": hostile({"x": entry(shape=(1 << 40,), span=(0, 1 << 40))}),

@@ -196,6 +196,20 @@ def test_memory_is_bounded_and_what_is_dropped_is_said(tmp_path, faults):
             log.read(0, 100_100)
 
 
+def test_a_checkpoint_right_after_a_drop_can_be_resumed(tmp_path, faults):
+    reports = []
+    recorder = begin(tmp_path / "run", reports, memory_limit=20_000)
+    faults.arm(1, errno.ENOSPC, forever=True)
+    recorder.metrics([{"step": 0}])
+    recorder.accepted(0, np.ones((2, 400_000), dtype=bool))
+    assert "the latest steps of accepted.log" in reports[-1]
+    faults.clear()
+    assert checkpoint(recorder, 400_000)
+    assert recorder.close()
+    with RunDirectory.resume(tmp_path / "run") as run:
+        Recorder(run, 400_000, 2, pytest.fail)
+
+
 def test_a_log_that_does_not_reach_the_checkpoint(tmp_path):
     path = tmp_path / "run"
     recorder = begin(path, [])

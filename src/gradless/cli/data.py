@@ -23,6 +23,8 @@ def command(name: str, data_dir: str | None) -> None:
             progress.update(task, completed=done, total=total, description=source)
 
         report = mnist.fetch(data_dir, show)
-    console.print(f"MNIST is in {report.path} (from {report.source}), all four files have the right SHA-256", soft_wrap=True)
+    console.print(
+        f"MNIST is in {report.path} (from {report.source}), all four files have the right SHA-256", soft_wrap=True
+    )
     for failure in getattr(report, "failures", ()):
         console.print(f"[yellow]{failure}", highlight=False, soft_wrap=True)

@@ -45,8 +45,6 @@ def _version(package: str) -> str:
 
 
 def _mnist() -> str:
-    from gradless.data import mnist
-
     folder = None
     if folder is not None:
         return f"in {folder}"

@@ -12,7 +12,7 @@ import click
 
 from gradless.engine.batches import Minibatch, Progressive, num_samples
 from gradless.engine.plan import LARGEST, Plan, chain_numbers
-from gradless.kernels import ALGORITHMS, AMC, Anneal
+from gradless.kernels import ALGORITHMS, Anneal
 from gradless.problem import Problem
 from gradless.runs import parse_batch
 from gradless.types import Algorithm
@@ -121,7 +121,9 @@ RUN_OPTIONS = [
 OUTPUT_OPTIONS = [
     click.Option(["--run"], type=click.Path(file_okay=False), help="folder of the run; runs/<problem>-<date>-<n>"),
     click.Option(["--overwrite"], is_flag=True, help="replace an earlier run in that folder"),
-    click.Option(["--config"], type=click.Path(), callback=read_config, is_eager=True, help="settings in TOML; flags win"),
+    click.Option(
+        ["--config"], type=click.Path(), callback=read_config, is_eager=True, help="settings in TOML; flags win"
+    ),
     click.Option(["--quiet"], is_flag=True, help="only the last line"),
     click.Option(["--json"], is_flag=True, help="one JSON object per line, for machines"),
 ]
@@ -129,18 +131,17 @@ OUTPUT_OPTIONS = [
 
 def make_algorithm(problem: Problem, flags: dict[str, Any], steps: int) -> Algorithm:
     """Return the algorithm that the flags ask for; what they leave open is the problem's own choice."""
-    begin = dict(problem.algorithm)
-    name = flags.get("algorithm") or begin["name"]
-    kernel = ALGORITHMS[name]
-    fields = {field.name for field in dataclasses.fields(kernel)}
+    name = flags.get("algorithm") or next(iter(problem.algorithms))
+    fields = {field.name for field in dataclasses.fields(ALGORITHMS[name])}
     given = {flag: flags[flag] for flag in ALGORITHM_FLAGS if flags.get(flag) is not None}
     for flag in given:
         if flag not in fields:
             raise ValueError(f"--{flag.replace('_', '-')} does not apply to algorithm {name}: it has {_list(fields)}")
-    settings = {key: value for key, value in begin.items() if key in fields and begin["name"] == name} | given
+    settings = {**problem.algorithms.get(name, {}), **given}
     if isinstance(settings.get("temperature"), tuple):
-        settings["temperature"] = Anneal(*settings["temperature"], steps=float(steps))
-    return kernel(**settings)
+        start, end = settings["temperature"]
+        settings["temperature"] = Anneal(start, end, steps=float(steps))
+    return ALGORITHMS[name](**settings)
 
 
 def make_plan(problem: Problem, flags: dict[str, Any]) -> Plan:
@@ -183,25 +184,9 @@ def _list(fields: set[str]) -> str:
     return ", ".join(f"--{flag.replace('_', '-')}" for flag in ALGORITHM_FLAGS if flag in fields)
 
 
-def describe(algorithm: Algorithm) -> str:
-    """Return an algorithm's settings as a short line."""
-    words = [f"sigma {algorithm.sigma:g}"] if hasattr(algorithm, "sigma") else []
-    if isinstance(algorithm, AMC):
-        words += [f"epsilon {algorithm.epsilon:g}", f"n_s {algorithm.n_s:g}"]
-        words += ["signal norm on" if algorithm.signal_norm else "signal norm off"]
-    if hasattr(algorithm, "learning_rate"):
-        words += [f"learning rate {algorithm.learning_rate:g}"]
-    return ", ".join([algorithm.name, *words])
-
-
 def command_with_problem(name: str, options: list[click.Option], run: Callable[..., None], doc: str) -> click.Command:
     """Return a command whose argument is a problem, and whose flags include that problem's own options."""
     from gradless.cli.problem_options import ProblemCommand
 
     argument = click.Argument(["problem"])
     return ProblemCommand(name, params=[argument, *options], callback=run, help=doc)
-
-
-def tuned_sigma(problem: Problem, flags: dict[str, Any], plan: Plan) -> float:
-    """Return the best sigma of short trial chains over a grid, and print what was tried."""
-    raise NotImplementedError

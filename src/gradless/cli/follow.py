@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gradless.cli import summary
 from gradless.cli.errors import one_line
+from gradless.cli.figures import draw_figures
 from gradless.cli.progress import follower, print_json, report_to
 from gradless.engine.result import Result
 from gradless.engine.session import Session
@@ -27,8 +28,6 @@ def use_double_precision_where_asked() -> None:
 
 def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run: str, flags: dict[str, Any]) -> Result:
     """Make the session, run it, draw its figures and tell how it ended; exit with the code that says so."""
-    from gradless.plots import draw_training
-
     console = Console(stderr=bool(flags.get("json")))
     is_quiet, is_json = bool(flags.get("quiet")), bool(flags.get("json"))
     report = report_to(console, is_json)
@@ -37,13 +36,16 @@ def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run
         with stopping_cleanly(session):
             session.go()
         result = session.result()
-        draw_training(run)
     if is_json:
         print_json(summary.as_json(result, run))
     else:
         summary.show(console, result, run, is_quiet)
+    with one_line():
+        draw_figures(run, result, None if is_json or is_quiet else console)
     if session.stopped_by in EXIT_CODES:
-        click.echo(f"stopped by {session.stopped_by} at step {session.t:,}; go on with: gradless resume {run}", err=True)
+        click.echo(
+            f"stopped by {session.stopped_by} at step {session.t:,}; go on with: gradless resume {run}", err=True
+        )
         raise SystemExit(EXIT_CODES[session.stopped_by])
     return result
 

@@ -43,7 +43,9 @@ class ProblemCommand(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Problems (`PROBLEM --help` shows the options of each)"):
             rows = [(name, (factory.__doc__ or "").splitlines()[0]) for name, factory in PROBLEMS.items()]
-            formatter.write_dl([*rows, ("module:object", "your own: a gradless.Problem or a function that returns one")])
+            formatter.write_dl(
+                [*rows, ("module:object", "your own: a gradless.Problem or a function that returns one")]
+            )
 
 
 def options_of(factory: Callable[..., Any]) -> list[click.Option]:

@@ -51,7 +51,18 @@ def describe(session: Session, pace: float) -> str:
     row = session.rows[-1]
     losses = [float(chain.carry.state.loss) for chain in session.chains if chain.carry is not None]
     best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else 0
-    known = ("step", "seconds", "epoch", "evaluations", "samples", "loss", "acceptance", "sigma", "nonfinite", "is_frozen")
+    known = (
+        "step",
+        "seconds",
+        "epoch",
+        "evaluations",
+        "samples",
+        "loss",
+        "acceptance",
+        "sigma",
+        "nonfinite",
+        "is_frozen",
+    )
     words = [f"U {losses[best]:.5g}"]
     words += [f"{name} {np.ravel(value)[best]:.4g}" for name, value in row.items() if name not in known]
     for name, short in (("acceptance", "A"), ("sigma", "σ")):

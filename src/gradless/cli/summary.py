@@ -25,11 +25,11 @@ def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
         return
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in result.metrics.items():
-        table.add_row(f"[bold]{name}", f"[bold]{_spread(value)}")
-    table.add_row("loss U", f"{_spread(result.loss)}   {sparkline(result.trace)}")
+        table.add_row(f"[bold]{name}", f"[bold]{spread(value)}")
+    table.add_row("loss U", f"{spread(result.loss)}   {sparkline(result.trace)}")
     if not np.all(np.isnan(result.sigma)):
-        table.add_row("acceptance", _spread(result.acceptance))
-        table.add_row("sigma at the end", _spread(result.sigma))
+        table.add_row("acceptance", spread(result.acceptance))
+        table.add_row("sigma at the end", spread(result.sigma))
     table.add_row("steps", f"{result.steps:,} ({ENDINGS.get(result.stopped_by, result.stopped_by)})")
     table.add_row("evaluations", f"{result.evaluations:,} of the loss, {result.samples:,} samples")
     table.add_row("time", f"{result.seconds:.1f} s, and {result.compile_seconds:.1f} s to compile")
@@ -68,10 +68,11 @@ def _best(values: Any, best: Any) -> float:
 
 
 def _metrics(result: Result) -> str:
-    return "  ".join(f"{name} {_spread(value)}" for name, value in result.metrics.items())
+    return "  ".join(f"{name} {spread(value)}" for name, value in result.metrics.items())
 
 
-def _spread(values: Any) -> str:
+def spread(values: Any) -> str:
+    """Return a number, or of several chains the median and the extremes."""
     numbers = np.ravel(values)
     if len(numbers) == 1:
         return f"{numbers[0]:.5g}"

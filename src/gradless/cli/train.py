@@ -4,14 +4,19 @@ from datetime import date
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.table import Table
 
 from gradless.cli import flags as shared
 from gradless.cli.errors import one_line
 from gradless.cli.follow import see_through, use_double_precision_where_asked
 from gradless.cli.problem_options import take_options
+from gradless.engine.plan import Plan
+from gradless.problem import Problem
 from gradless.problems import make_problem
 from gradless.records import next_run_path
-from gradless.runs import start_problem
+from gradless.runs import start_problem, tune_problem
+from gradless.types import Algorithm
 
 
 @click.pass_context
@@ -21,8 +26,7 @@ def train(ctx: click.Context, **flags: Any) -> None:
         options = take_options(ctx, flags)
         problem = make_problem(flags["problem"], options)
         plan = shared.make_plan(problem, flags)
-        flags["sigma"] = shared.tuned_sigma(problem, flags, plan) if flags["sigma"] == "auto" else flags["sigma"]
-        algorithm = shared.make_algorithm(problem, flags, plan.steps)
+        algorithm = choose_algorithm(problem, flags, plan)
         run = flags["run"] or str(next_run_path("runs", flags["problem"], date.today()))
     about = {"problem": flags["problem"], "options": options}
 
@@ -39,6 +43,21 @@ def train(ctx: click.Context, **flags: Any) -> None:
         )
 
     see_through(make, run, flags)
+
+
+def choose_algorithm(problem: Problem, flags: dict[str, Any], plan: Plan) -> Algorithm:
+    """Return the algorithm; with `--sigma auto` try several sigmas first, and print what was tried."""
+    if flags["sigma"] != "auto":
+        return shared.make_algorithm(problem, flags, plan.steps)
+    algorithm = shared.make_algorithm(problem, flags | {"sigma": None}, plan.steps)
+    tuning = tune_problem(problem, algorithm, plan)
+    if not (flags["quiet"] or flags["json"]):
+        table = Table("sigma", "loss", "acceptance", box=None, padding=(0, 2, 0, 0))
+        for sigma, loss, acceptance in zip(tuning.sigmas, tuning.losses, tuning.acceptances, strict=True):
+            mark = " [bold]best" if sigma == tuning.sigma else ""
+            table.add_row(f"{sigma:.2e}", f"{loss:.5g}", f"{acceptance:.3f}{mark}")
+        Console().print(f"--sigma auto: trial chains of {tuning.steps} steps", table, highlight=False)
+    return shared.make_algorithm(problem, flags | {"sigma": float(tuning.sigma)}, plan.steps)
 
 
 command = shared.command_with_problem(

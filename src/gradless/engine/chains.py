@@ -105,6 +105,7 @@ class Chain:
     t: int = 0
     status: int = run.GOING
     stage: int = 0
+    growths: list[int] = field(default_factory=list)  # the steps at which the batch grew
     stage_start: tuple[int, float, int, int] = (0, 0.0, 1, 0)  # step, epoch, evaluations and samples at that step
     nonfinite: int = 0  # up to the last record
     last_record: int = 0
@@ -196,6 +197,7 @@ class Chain:
     def _grow(self) -> None:
         cost = self.cost(self.t)
         self.stage += 1
+        self.growths.append(self.t)
         program, data = self.work.stage(self.stage)
         self.carry = run.restart(program, self.algorithm, self.carry, data)
         self.stage_start = (self.t, cost.epoch, cost.evaluations + 1, cost.samples + self._batch_size(program, data))

@@ -100,7 +100,7 @@ def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "chains": [
             {
                 "number": chain.index,
-                "stage": chain.stage,
+                "growths": chain.growths,
                 "stage_start": list(chain.stage_start),
                 "nonfinite": chain.nonfinite,
                 "last_record": chain.last_record,
@@ -125,7 +125,8 @@ def restore(session: Session, tensors: dict[str, Any], meta: dict[str, Any]) -> 
             leaves = [_fitting(name, leaf, tensors, place) for name, leaf in _named(like)]
             chain.carry = jax.tree.unflatten(jax.tree.structure(like), leaves)
             chain.t, chain.status = int(chain.carry.t), int(chain.carry.status)
-            chain.stage, chain.stage_start = stored["stage"], tuple(stored["stage_start"])
+            chain.growths, chain.stage_start = list(stored["growths"]), tuple(stored["stage_start"])
+            chain.stage = len(chain.growths)
             chain.nonfinite, chain.last_record = stored["nonfinite"], stored["last_record"]
             if chain.status == loop.DIVERGED:
                 raise RunError("the run has diverged: its loss is no longer a number, and it cannot go on")
@@ -133,6 +134,18 @@ def restore(session: Session, tensors: dict[str, Any], meta: dict[str, Any]) -> 
     session.accepted, session.seconds_before = list(meta["accepted"]), float(meta["seconds"])
     if session.selection:
         session.selection.events = list(meta["selections"])
+
+
+def differing(states: list[Any], tensors: dict[str, Any]) -> str | None:
+    """Return the name of the first tensor of a checkpoint that rebuilt states do not have bit for bit, or None.
+
+    A replay knows decisions, not losses, so the loss is not compared.
+    """
+    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *states)
+    for name, values in _named(stacked):
+        if name != "loss" and values.tobytes() != tensors[f"state.{name}"].tobytes():
+            return name
+    return None
 
 
 def _fitting(name: str, like: Any, tensors: dict[str, Any], place: int) -> jax.Array:

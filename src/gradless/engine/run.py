@@ -73,8 +73,8 @@ def start(program: Program, algorithm: Algorithm, key: Key, x: jax.Array, data: 
     """Return the loop's state before its first step, and the record of it."""
     t = jnp.zeros((), jnp.int32)
     batches = program.batches
-    cursor = batches.open(_key_batches(key), t, num_samples(data))
-    first = batches.visit(cursor, _key_batches(key), t, data, lambda batch, _: program.objective.on(batch)(x))[1]
+    cursor = batches.open(key_batches(key), t, num_samples(data))
+    first = batches.visit(cursor, key_batches(key), t, data, lambda batch, _: program.objective.on(batch)(x))[1]
     carry = Carry(t, algorithm.init(x, first), accepted=t, nonfinite=t, status=t)
     return carry, _record(program, carry, test)
 
@@ -94,8 +94,8 @@ def advance(
 ) -> tuple[Carry, Chunk]:
     """Make the steps from carry.t up to limits.until, or until the chain has ended."""
     batches, num_data = program.batches, num_samples(data)
-    key_batches, key_steps = _key_batches(key), _key_steps(key)
-    cursor = batches.open(key_batches, carry.t, num_data)
+    key_of_batches, key_of_steps = key_batches(key), key_steps(key)
+    cursor = batches.open(key_of_batches, carry.t, num_data)
     fixed = program.objective.on(data) if batches.is_fixed else None
     block = _block_length(carry.state.x)
     first_step = carry.t
@@ -105,7 +105,7 @@ def advance(
             evaluate = fixed or program.objective.on(batch)
             return algorithm.step(noise, state, evaluate, is_new)
 
-        return batches.visit(cursor, key_batches, t, data, act)
+        return batches.visit(cursor, key_of_batches, t, data, act)
 
     def make_step(noise: Any, loop: tuple[Carry, Any, jax.Array]) -> tuple[Carry, Any, jax.Array]:
         carry, cursor, flags = loop
@@ -123,7 +123,7 @@ def advance(
         begin = loop[0].t // block * block
         steps = begin + jnp.arange(block, dtype=begin.dtype)
         x = loop[0].state.x
-        noise = jax.vmap(lambda t: algorithm.draw(jax.random.fold_in(key_steps, t), x))(steps)
+        noise = jax.vmap(lambda t: algorithm.draw(jax.random.fold_in(key_of_steps, t), x))(steps)
 
         def body(loop: tuple[Carry, Any, jax.Array]) -> tuple[Carry, Any, jax.Array]:
             here = loop[0].t - begin
@@ -146,7 +146,7 @@ def advance(
         def below(batch: Any, _: Any) -> jax.Array:
             return program.error.held(params, batch) < limits.threshold
 
-        is_ready = batches.visit(cursor, key_batches, carry.t - 1, data, below)[1]
+        is_ready = batches.visit(cursor, key_of_batches, carry.t - 1, data, below)[1]
         return carry._replace(status=jnp.where(is_ready & (carry.status == GOING), READY_TO_GROW, carry.status))
 
     def stretch(loop: tuple[Carry, Any, Chunk]) -> tuple[Carry, Any, Chunk]:
@@ -205,6 +205,12 @@ def _metrics(program: Program, x: jax.Array, test: Any) -> dict[str, jax.Array]:
     return {name: jnp.asarray(value) for name, value in values.items()}
 
 
+@partial(jax.jit, static_argnames=("program",))
+def evaluate_loss(program: Program, x: jax.Array, data: Any) -> jax.Array:
+    """Return U(x) on all of the data."""
+    return program.objective.value(x, data)
+
+
 evaluate_metrics = jax.jit(_metrics, static_argnames=("program",))
 
 
@@ -242,9 +248,11 @@ def _block_length(x: jax.Array) -> int:
     return 1 << (fitting.bit_length() - 1)
 
 
-def _key_steps(key: Key) -> Key:
+def key_steps(key: Key) -> Key:
+    """Return the key from which the noise of step t comes by `fold_in(key, t)`."""
     return jax.random.fold_in(key, 1)
 
 
-def _key_batches(key: Key) -> Key:
+def key_batches(key: Key) -> Key:
+    """Return the key from which the order of the data comes."""
     return jax.random.fold_in(key, 2)

@@ -21,11 +21,14 @@ Shape = tuple[int, ...]
 SAME_ELEMENTS = {
     "convert_element_type",
     "copy",
-    "copy_p",
+    "device_put",
+    "layout_constraint",
+    "mesh_cast",
     "name",
     "neg",
     "optimization_barrier",
     "reduce_precision",
+    "reshard",
     "sharding_constraint",
     "stop_gradient",
 }
@@ -48,6 +51,11 @@ Chain = tuple[Link, ...]
 IDENTITY = Link(pull=lambda s: s, push=lambda s: s)
 
 
+def shape_of(atom: Any) -> Shape:
+    """The shape of a variable or literal of a traced program."""
+    return atom.aval.shape
+
+
 def pull_back(chain: Chain, s: Array) -> Array:
     """Carry a compact array from the end of a chain of layout operations to its start."""
     for link in reversed(chain):
@@ -58,11 +66,11 @@ def pull_back(chain: Chain, s: Array) -> Array:
 def read_link(eqn: JaxprEqn, operand: int, output: int, arrays: Sequence[Array]) -> Link | None:
     """The link from one operand of a layout operation to one of its outputs; None if it is no layout operation."""
     name, params = eqn.primitive.name, eqn.params
-    old: Shape = eqn.invars[operand].aval.shape
-    new: Shape = eqn.outvars[output].aval.shape
+    old: Shape = shape_of(eqn.invars[operand])
+    new: Shape = shape_of(eqn.outvars[output])
     if name in SAME_ELEMENTS:
         return IDENTITY if operand == output else None
-    if name in RESHAPES and params.get("dimensions") is None or name in ("squeeze", "expand_dims"):
+    if name in RESHAPES:
         return Link(lambda s: regroup(s, new, old), lambda s: regroup(s, old, new))
     if name == "transpose":
         order = params["permutation"]
@@ -161,7 +169,7 @@ def slice_link(old: Shape, new: Shape, starts: Sequence[int], strides: Sequence[
 def concatenate_link(eqn: JaxprEqn, operand: int) -> Link:
     """One operand of a concatenation: pulling back takes its part."""
     axis = eqn.params["dimension"]
-    sizes = [v.aval.shape[axis] for v in eqn.invars]
+    sizes = [shape_of(v)[axis] for v in eqn.invars]
     start = sum(sizes[:operand])
 
     def pull(s: Array) -> Array:
@@ -184,7 +192,7 @@ def dynamic_slice_link(old: Shape, new: Shape, starts: Sequence[Array]) -> Link:
 
 def transposed_link(eqn: JaxprEqn, operand: int, output: int, arrays: Sequence[Array]) -> Link:
     """Any other linear rearrangement: JAX transposes it at full size."""
-    old, new = eqn.invars[operand].aval.shape, eqn.outvars[output].aval.shape
+    old, new = shape_of(eqn.invars[operand]), shape_of(eqn.outvars[output])
 
     def pull(s: Array) -> Array:
         def rearrange(x: Array) -> Array:

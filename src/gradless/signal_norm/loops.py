@@ -25,7 +25,7 @@ def hand_out(found: Found, outer: Sequence[Value], steps: Array | int) -> None:
     for (weight, extra), value in zip(found, outer, strict=True):
         if weight is not None:
             for track in value.tracks:
-                track.sink.collect(*weight, track.chain)
+                track.sink.collect(weight[0], weight[1], track.chain)
         if extra is not None and value.pre is not None:
             for member, chain in value.pre.members:
                 member.gain(extra / steps, chain)

@@ -86,10 +86,11 @@ def inverse_roots(means: list[Array]) -> list[Array]:
 class TracedSignal:
     """A loss traced once, which gives U and lambda from one forward pass.
 
-    Paper: Sec. III B, the lambda "can be calculated from the pass through the data immediately before the proposed move".
+    Paper: Sec. III B, lambda comes "from the pass through the data immediately before the proposed move".
     """
 
     def __init__(self, loss: Callable[..., Any], params: Any, batch: Any = None, overrides: Overrides = None) -> None:
+        self.tree: Any
         leaves, self.tree = jax.tree_util.tree_flatten_with_path(params)
         self.static = [None if is_array(leaf) else leaf for _, leaf in leaves]
         self.where = [i for i, (_, leaf) in enumerate(leaves) if is_array(leaf)]
@@ -107,7 +108,8 @@ class TracedSignal:
             return loss(params) if batch is None else loss(params, batch)
 
         self.jaxpr, shape = jax.make_jaxpr(flat_loss, return_shape=True)(self.leaves, self.batch)
-        self.out_tree = jax.tree.structure(shape)
+        self.out_tree: Any = jax.tree.structure(shape)
+        jax.eval_shape(self.evaluate, self.leaves, self.batch, None)  # refuses here what cannot be read
 
     def join(self, arrays: Sequence[Any], others: Any = None) -> Any:
         """The pytree of parameters with these arrays; what is no array comes from the traced one, or is `others`."""
@@ -133,11 +135,18 @@ class TracedSignal:
         check_shapes("batch", data, jax.tree.leaves(self.batch))
         return [*params, *(Value(jnp.asarray(x), of_data=True) for x in data)], sinks
 
+    def consts(self) -> list[Value]:
+        """Arrays that the loss closes over; without a batch, arrays of integers are taken for data such as tokens."""
+        return [
+            Value(c, of_data=self.batch is None and np.ndim(c) > 0 and jnp.issubdtype(c.dtype, jnp.integer))
+            for c in self.jaxpr.consts
+        ]
+
     def data_terms(self, batch: Any = None) -> tuple[Array, ...]:
         """The sums of squares that depend on the batch alone (the first layer's inputs), computed once per batch."""
         level = Walk(is_data_only=True)
         inputs, _ = self.values([None] * len(self.leaves), batch)
-        level.run(self.jaxpr.jaxpr, self.jaxpr.consts, inputs)
+        level.run(self.jaxpr.jaxpr, self.consts(), inputs)
         return tuple(use.own() for use in level.data_uses)
 
     def __call__(self, params: Any, batch: Any = None, terms: Sequence[Array] | None = None) -> tuple[Any, list[Array]]:
@@ -147,7 +156,7 @@ class TracedSignal:
     def evaluate(self, arrays: list[Array], batch: Any, terms: Sequence[Array] | None) -> tuple[Any, list[Array]]:
         level = Walk(terms=None if terms is None else iter(terms))
         inputs, sinks = self.values(arrays, batch)
-        outs = level.run(self.jaxpr.jaxpr, self.jaxpr.consts, inputs)
+        outs = level.run(self.jaxpr.jaxpr, self.consts(), inputs)
         level.finish()
         return self.out_tree.unflatten([out.array for out in outs]), self.lambdas(sinks)
 

@@ -12,9 +12,11 @@ import numpy as np
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from gradless.signal_norm.layout import Array, Chain, Link, Shape, pull_back
+from gradless.signal_norm.layout import Array, Chain, Link, Shape, pull_back, shape_of
 
-NUM_ROWS = 32  # XLA on a CPU reduces up to 32 rows in one vectorised kernel, and more by a slower tree of kernels
+# XLA on a CPU adds up to 32 rows in one vectorised kernel, and more rows by a slower tree of kernels. Blocks of 32 rows
+# of 1,000 numbers stay in the cache. (MNIST's net: 4% of a step; one plain sum per layer at depth 128: 45%.)
+MAX_ROWS, MAX_COLUMNS = 32, 1024
 
 
 def square(x: Array) -> Array:
@@ -24,10 +26,16 @@ def square(x: Array) -> Array:
     return x * x
 
 
+def largest_divisor(size: int, limit: int) -> int:
+    """The largest divisor of `size` up to `limit`."""
+    return next((k for k in range(limit, 1, -1) if size % k == 0), 1)
+
+
 def partial_sums(squares: Array) -> Array:
-    """A vector with the same sum as the whole array, from one cheap pass over it."""
-    num_rows = next(k for k in range(NUM_ROWS, 0, -1) if squares.size % k == 0)
-    return squares.reshape(num_rows, -1).sum(axis=0)
+    """A vector with the same sum as the whole array, from one pass over it in the order of memory."""
+    num_rows = largest_divisor(squares.size, MAX_ROWS)
+    num_columns = largest_divisor(squares.size // num_rows, MAX_COLUMNS)
+    return squares.reshape(-1, num_rows, num_columns).sum(axis=1).ravel()
 
 
 class Use:
@@ -36,7 +44,7 @@ class Use:
     `own` comes from this product's inputs, `extras` from others that are added to the same pre-activation.
     """
 
-    def __init__(self, shape: Shape, scale: float, parts: Array | None = None, own: Array | None = None) -> None:
+    def __init__(self, shape: Shape, scale: float, parts: Array = None, own: Array = None) -> None:
         self.shape, self.scale, self.parts, self._own = shape, scale, parts, own
         self.extras: list[Array] = []
         self.targets: list[tuple[Any, Chain]] = []  # (sink, chain from it to this product's output)
@@ -64,7 +72,7 @@ def add_up(uses: list[Use]) -> None:
     """Finish all partial sums together: one reduction per shape instead of one per layer."""
     groups: dict[Any, list[Use]] = defaultdict(list)
     for use in uses:
-        if use.is_open() and use.parts is not None:
+        if use.is_open():
             groups[use.parts.shape, use.parts.dtype].append(use)
     for group in groups.values():
         totals = jnp.stack([use.parts for use in group]).sum(axis=1)
@@ -76,7 +84,7 @@ def add_up(uses: list[Use]) -> None:
 def dot_use(eqn: JaxprEqn, side: int, inputs: Array) -> Use:
     """The use made by `dot_general` of the weight on `side`; `inputs` is its other operand."""
     contracting, batch = (dims[1 - side] for dims in eqn.params["dimension_numbers"])
-    shape = eqn.outvars[0].aval.shape
+    shape = shape_of(eqn.outvars[0])
     kept = [inputs.shape[axis] for axis in batch]
     num_vectors = prod(inputs.shape) // max(1, prod(inputs.shape[axis] for axis in (*contracting, *batch)))
     scale = 1.0 / max(1, num_vectors)
@@ -90,7 +98,7 @@ def dot_use(eqn: JaxprEqn, side: int, inputs: Array) -> Use:
 def dot_link(eqn: JaxprEqn, side: int) -> Link:
     """From the weight of a `dot_general` to its output: axes of the weight that the output keeps."""
     contracting, batch = (dims[side] for dims in eqn.params["dimension_numbers"])
-    rank, rank_out = len(eqn.invars[side].aval.shape), len(eqn.outvars[0].aval.shape)
+    rank, rank_out = len(shape_of(eqn.invars[side])), len(shape_of(eqn.outvars[0]))
     free = [axis for axis in range(rank) if axis not in contracting and axis not in batch]
     first = len(batch) if side == 0 else rank_out - len(free)
     kept = [*range(len(batch)), *range(first, first + len(free))]
@@ -106,8 +114,8 @@ def dot_link(eqn: JaxprEqn, side: int) -> Link:
 
 def conv_use(eqn: JaxprEqn, inputs: Array) -> Use:
     """The use made by `conv_general_dilated` of its kernel: the mean receptive-field sum of squares, per group."""
-    params, spec, shape = eqn.params, eqn.params["dimension_numbers"], eqn.outvars[0].aval.shape
-    groups, kernel = params["feature_group_count"], eqn.invars[1].aval.shape
+    params, spec, shape = eqn.params, eqn.params["dimension_numbers"], shape_of(eqn.outvars[0])
+    groups, kernel = params["feature_group_count"], shape_of(eqn.invars[1])
     squares = square(inputs).transpose(spec.lhs_spec)
     num_images, _, *image = squares.shape
     squares = squares.reshape(num_images, groups, -1, *image).sum(axis=(0, 2))[None]
@@ -136,7 +144,7 @@ def conv_link(eqn: JaxprEqn) -> Link:
     """From the kernel of a convolution to its output: only the output features are kept."""
     spec = eqn.params["dimension_numbers"]
     feature_out, feature_kernel = spec.out_spec[1], spec.rhs_spec[0]
-    rank, rank_out = len(eqn.invars[1].aval.shape), len(eqn.outvars[0].aval.shape)
+    rank, rank_out = len(shape_of(eqn.invars[1])), len(shape_of(eqn.outvars[0]))
 
     def pull(s: Array) -> Array:
         s = s.mean(axis=tuple(a for a in range(rank_out) if a != feature_out))

@@ -89,8 +89,15 @@ class PreActivation(NamedTuple):
 class Value(NamedTuple):
     """An array of the traced program; `array` is None where only the data is known."""
 
-    array: Array | None
+    array: Array
     of_params: bool = False  # depends on a trainable leaf
     of_data: bool = False  # depends on the batch
     tracks: tuple[Track, ...] = ()
     pre: PreActivation | None = None
+
+    def settled(self) -> "Value":
+        """The same value with its sum of squares computed here, before a loop body is entered."""
+        if self.pre is None:
+            return self
+        own = self.pre.own()
+        return self._replace(pre=PreActivation(lambda: own, self.pre.members))

@@ -13,14 +13,14 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from gradless.signal_norm.calls import CALLS, inner_jaxpr, opened
-from gradless.signal_norm.layout import IDENTITY, READ_BY_INDEX, SAME_ELEMENTS, SLICES, Array, Link, read_link
+from gradless.signal_norm.layout import IDENTITY, READ_BY_INDEX, SAME_ELEMENTS, SLICES, Array, Link, read_link, shape_of
 from gradless.signal_norm.loops import LOOPS, Found
 from gradless.signal_norm.uses import Use, add_up, conv_link, conv_use, dot_link, dot_use
 from gradless.signal_norm.values import Joined, PreActivation, Sink, Track, Value
 
 SUMS = {"add", "add_any", "sub"}
-DOT_LIKE = ("dot", "conv", "ragged", "linear_solve", "triangular_solve", "tridiagonal_solve")
-WITHOUT_A_PRODUCT = {"debug_callback", "debug_print", "random_wrap", "random_unwrap", "erf_inv", "device_put"}
+DOT_LIKE = ("dot", "matmul", "ragged", "linear_solve", "triangular_solve", "tridiagonal_solve")
+WITHOUT_A_PRODUCT = {"debug_callback", "debug_print"}
 ELEMENTWISE = (
     *("abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clamp"),
     *("complex", "conj", "cos", "cosh", "div", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "imag"),
@@ -36,12 +36,17 @@ def bind(eqn: JaxprEqn, arrays: Sequence[Array]) -> list[Array]:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
+def literal_array(atom: Any) -> Array:
+    """The array of a number written into the program."""
+    return jnp.asarray(atom.val, atom.aval.dtype)
+
+
 def is_readable(name: str) -> bool:
     """True for JAX's own operations that hold no hidden product: reductions, sorts, comparisons and their like."""
     if any(word in name for word in DOT_LIKE):
         return False
-    known = hasattr(lax, f"{name}_p") or hasattr(lax.linalg, f"{name}_p") or name.replace("-", "_") != name
-    return known or name in WITHOUT_A_PRODUCT or name in SAME_ELEMENTS or name in SUMS
+    public = name.replace("-", "_") + "_p"
+    return hasattr(lax, public) or hasattr(lax.linalg, public) or name in WITHOUT_A_PRODUCT | SAME_ELEMENTS | SUMS
 
 
 class Walk:
@@ -59,15 +64,15 @@ class Walk:
             for sink, chain in use.targets:
                 sink.collect(use.total(), None, chain)
 
-    def run(self, jaxpr: Jaxpr, consts: Sequence[Array], args: Sequence[Value]) -> list[Value]:
+    def run(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """Evaluate a program, equation by equation."""
         env: dict[Var, Value] = dict(zip(jaxpr.invars, args, strict=True))
-        env.update((var, Value(const)) for var, const in zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.constvars, consts, strict=True))
         readers, slicers = count_readers(jaxpr)
 
         def read(atom: Any, is_slicing: bool = False) -> Value:
             if isinstance(atom, Literal):
-                return Value(jnp.asarray(atom.val, atom.aval.dtype))
+                return Value(literal_array(atom))
             value = env[atom]
             is_alone = readers[atom] == 1 or (is_slicing and readers[atom] == slicers[atom])
             return value if value.pre is None or is_alone else value._replace(pre=None)
@@ -83,9 +88,10 @@ class Walk:
         tracked = any(value.tracks for value in inputs)
         if tracked or any(value.pre for value in inputs):
             if (inner := inner_jaxpr(eqn)) is not None:
-                return self.run(*opened(inner), inputs)
+                jaxpr, consts = opened(inner)
+                return self.run(jaxpr, [Value(const) for const in consts], inputs)
             if tracked and name in LOOPS and not self.has_unknown(inputs):
-                return LOOPS[name](eqn, inputs, walk_body)
+                return LOOPS[name](eqn, [value.settled() for value in inputs], walk_body)
         outputs = self.evaluate(eqn, inputs)
         if name == "dot_general" or name == "conv_general_dilated":
             return [outputs[0]._replace(pre=self.product(eqn, inputs))]
@@ -102,7 +108,7 @@ class Walk:
     def evaluate(self, eqn: JaxprEqn, inputs: list[Value]) -> list[Value]:
         """The outputs of one equation, and what they depend on."""
         of_params, of_data = any(v.of_params for v in inputs), any(v.of_data for v in inputs)
-        unknown = self.has_unknown(inputs) or (self.is_data_only and bool(eqn.effects))
+        unknown = self.has_unknown(inputs) or (self.is_data_only and not eqn.outvars)
         arrays = [None] * len(eqn.outvars) if unknown else bind(eqn, [v.array for v in inputs])
         return [Value(array, of_params, of_data) for array in arrays]
 
@@ -123,7 +129,7 @@ class Walk:
     def note(self, eqn: JaxprEqn, side: int, inputs: list[Value]) -> Use | None:
         """Record that the operand on `side` weighs the other one; sums over data alone may be known already."""
         is_dot, other = eqn.primitive.name == "dot_general", inputs[1 - side]
-        shape = eqn.outvars[0].aval.shape
+        shape = shape_of(eqn.outvars[0])
         if not other.of_params and self.terms is not None:
             use = Use(shape, 1.0, own=next(self.terms))
         elif other.array is None:
@@ -151,7 +157,7 @@ class Walk:
 
     def link(self, eqn: JaxprEqn, inputs: list[Value], i: int, output: int) -> Link | None:
         if eqn.primitive.name in ELEMENTWISE:
-            return IDENTITY if eqn.invars[i].aval.shape == eqn.outvars[output].aval.shape else None
+            return IDENTITY if shape_of(eqn.invars[i]) == shape_of(eqn.outvars[output]) else None
         return read_link(eqn, i, output, [value.array for value in inputs])
 
     def pre(self, eqn: JaxprEqn, inputs: list[Value], output: int) -> PreActivation | None:
@@ -180,7 +186,7 @@ def walk_body(body: ClosedJaxpr, arrays: Sequence[Array], outer: Sequence[Value]
         args.append(value._replace(array=array, tracks=(Track(sink, ()),) if leaves else (), pre=pre))
         sinks.append(sink)
         joins.append(join)
-    outs = level.run(body.jaxpr, body.consts, args)
+    outs = level.run(body.jaxpr, [Value(const) for const in body.consts], args)
     level.finish()
     found = [(sink.result(), join.result()) for sink, join in zip(sinks, joins, strict=True)]
     return [out.array for out in outs], jax.tree.map(jnp.asarray, found)

@@ -1,0 +1,42 @@
+"""`gradless replay RUN --step N`."""
+
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+
+from gradless.cli.errors import one_line
+from gradless.cli.follow import use_double_precision_where_asked
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.option("--step", type=click.IntRange(0), required=True, help="the step to go to")
+@click.option("--verify", is_flag=True, help="compare with the checkpoints on the way, bit for bit")
+@click.option("--out", "-o", type=click.Path(dir_okay=False), help="write the parameters there, as safetensors")
+@click.option("--overwrite", is_flag=True, help="replace an existing file")
+def command(run: str, step: int, verify: bool, out: str | None, overwrite: bool) -> None:
+    """Rebuild the net of RUN at any step from its seed and its log of accepted steps."""
+    use_double_precision_where_asked()
+    from gradless.runs import named_parameters, rebuild, standing
+
+    console = Console()
+    with one_line():
+        if out and Path(out).exists() and not overwrite:
+            raise ValueError(f"{out} exists: choose another name, or give --overwrite")
+        rebuilt = rebuild(run, step, verify=verify)
+        for place, (loss, metrics) in enumerate(standing(rebuilt)):
+            words = "  ".join(f"{name} {value:.5g}" for name, value in metrics.items())
+            who = f"chain {place}: " if len(rebuilt.states) > 1 else ""
+            console.print(f"{who}step {step:,}  U {loss:.6g}  {words}", highlight=False)
+        if out:
+            from safetensors.numpy import save_file
+
+            save_file({name: np.asarray(value) for name, value in named_parameters(rebuilt).items()}, out)
+            console.print(f"parameters in {out}", highlight=False, soft_wrap=True)
+    for at, difference in rebuilt.checks:
+        verdict = "equal bit for bit" if difference is None else f"[red]{difference} differs"
+        console.print(f"checkpoint {at:,}: {verdict}", highlight=False)
+    if any(difference for _, difference in rebuilt.checks):
+        raise SystemExit(1)

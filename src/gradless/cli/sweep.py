@@ -1,0 +1,104 @@
+"""`gradless sweep PROBLEM --sigma 1e-4:1e-1:13`."""
+
+import dataclasses
+import itertools
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gradless.cli import flags as shared
+from gradless.cli.errors import one_line
+from gradless.cli.follow import see_through, use_double_precision_where_asked
+from gradless.cli.problem_options import take_options
+from gradless.problems import make_problem
+from gradless.records import next_run_path
+from gradless.runs import start_problem
+
+SWEPT = ("sigma", "epsilon", "n_s", "temperature", "learning_rate")
+
+
+class Grid(click.ParamType):
+    """START:END:NUMBER on a logarithmic grid, or values with commas between them."""
+
+    name = "START:END:NUMBER|A,B,C"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> np.ndarray:
+        if isinstance(value, np.ndarray):
+            return value
+        try:
+            if ":" not in str(value):
+                return np.asarray([float(part) for part in str(value).split(",")])
+            start, end, number = str(value).split(":")
+            if not (float(start) > 0 and float(end) > 0 and int(number) >= 2):
+                raise ValueError
+            return np.geomspace(float(start), float(end), int(number))
+        except ValueError:
+            self.fail(f"must be START:END:NUMBER with positive ends (a log grid), or A,B,C, got {value!r}", param, ctx)
+
+
+@click.pass_context
+def sweep(ctx: click.Context, **flags: Any) -> None:
+    use_double_precision_where_asked()
+    with one_line():
+        options = take_options(ctx, flags)
+        problem = make_problem(flags["problem"], options)
+        grids = {name: flags.pop(name) for name in SWEPT if flags.get(name) is not None}
+        if not grids:
+            raise ValueError("nothing to sweep: give a grid, for instance --sigma 1e-4:1e-1:13")
+        points = [point for point in itertools.product(*grids.values()) for _ in range(flags["seeds"])]
+        plan = shared.make_plan(problem, flags | {"chains": len(points)})
+        first = dict(zip(grids, (float(value) for value in points[0]), strict=True))
+        algorithm = dataclasses.replace(  # type: ignore[type-var]
+            shared.make_algorithm(problem, flags | first, plan.steps),
+            **{name: np.asarray(column) for name, column in zip(grids, zip(*points, strict=True), strict=True)},
+        )
+        run = flags["run"] or str(next_run_path("runs", f"sweep-{flags['problem']}", date.today()))
+    about = {"problem": flags["problem"], "options": options, "sweep": list(grids)}
+
+    def make(listeners: list[Any], report: Any) -> Any:
+        return start_problem(
+            problem,
+            algorithm,
+            plan,
+            run=run,
+            about=about,
+            overwrite=flags["overwrite"],
+            listeners=listeners,
+            report=report,
+        )
+
+    see_through(make, run, flags)
+
+
+def tell(console: Console, run: str, swept: list[str], rows: list[dict[str, Any]]) -> None:
+    """Print the median outcome per setting."""
+    outcomes = [name for name in rows[0] if name not in ("chain", *swept)]
+    table = Table(*swept, *outcomes, box=None, padding=(0, 2, 0, 0))
+    for key, group in itertools.groupby(rows, key=lambda row: tuple(row[name] for name in swept)):
+        members = list(group)
+        medians = [f"{np.median([row[name] for row in members]):.5g}" for name in outcomes]
+        table.add_row(*[f"{value:.3g}" for value in key], *medians)
+    console.print(table, highlight=False)
+    console.print(
+        f"figure {Path(run) / 'sweep.png'}, every run in {Path(run) / 'sweep.csv'}", highlight=False, soft_wrap=True
+    )
+
+
+command = shared.command_with_problem(
+    "sweep",
+    [
+        *[click.Option([f"--{name.replace('_', '-')}"], type=Grid(), help="grid to sweep") for name in SWEPT],
+        click.Option(["--seeds"], type=click.IntRange(1), default=1, show_default=True, help="runs per setting"),
+        *[option for option in shared.ALGORITHM_OPTIONS if option.name not in SWEPT],
+        *shared.LENGTH_OPTIONS,
+        *[option for option in shared.RUN_OPTIONS if option.name != "chains"],
+        *shared.OUTPUT_OPTIONS,
+    ],
+    sweep,
+    "Train PROBLEM at every point of a grid of settings, all in one compiled call; several grids make a product.",
+)

@@ -1,0 +1,88 @@
+"""Any pytree as one flat vector x and back."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gradless.engine.flat import ByIdentity, Flattening, is_trainable
+
+TREE = {
+    "w": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "b": [np.float32(7), 8.0],
+    "steps": np.array([1, 2]),
+    "none": None,
+    "flag": True,
+}
+
+
+def test_x_holds_the_floating_point_leaves_in_the_order_of_the_tree():
+    flattening = Flattening.of(TREE)
+    x = flattening.flatten(TREE)
+    np.testing.assert_array_equal(x, [7, 8, 0, 1, 2, 3, 4, 5])  # keys in alphabetical order: b, then w
+    assert x.dtype == jnp.float32
+    assert flattening.num_parameters == 8
+    assert flattening.sizes == [1, 1, 6]
+
+
+def test_unflattening_gives_the_tree_back_and_leaves_the_rest_alone():
+    flattening = Flattening.of(TREE)
+    tree = flattening.unflatten(2 * flattening.flatten(TREE))
+    np.testing.assert_array_equal(tree["w"], 2 * TREE["w"])
+    assert [float(b) for b in tree["b"]] == [14, 16]
+    assert tree["steps"] is TREE["steps"]
+    assert tree["none"] is None
+    assert tree["flag"] is True
+    assert jax.tree.structure(tree) == jax.tree.structure(TREE)
+
+
+def test_leaves_of_different_types_come_back_in_their_own():
+    tree = {"a": jnp.ones(2, jnp.bfloat16), "b": jnp.ones(3, jnp.float32)}
+    flattening = Flattening.of(tree)
+    assert flattening.dtype == jnp.float32
+    back = flattening.unflatten(flattening.flatten(tree))
+    assert (back["a"].dtype, back["b"].dtype) == (jnp.bfloat16, jnp.float32)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_precision_overrides_the_types_of_the_leaves(precision):
+    with jax.enable_x64(True):
+        flattening = Flattening.of({"a": np.ones(2, np.float64), "b": np.ones(3, np.float32)}, precision)
+        x = flattening.flatten({"a": np.ones(2, np.float64), "b": np.ones(3, np.float32)})
+        assert x.dtype == precision
+        assert all(leaf.dtype == precision for leaf in jax.tree.leaves(flattening.unflatten(x)))
+
+
+def test_float64_parameters_are_seen_as_such_whatever_the_mode_of_jax():
+    assert Flattening.of(np.ones(2, np.float64)).dtype == np.float64
+
+
+def test_two_trees_of_the_same_layout_share_a_program():
+    one, other = (Flattening.of({"w": np.full((2, 3), value, np.float32)}) for value in (1, 2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != Flattening.of({"w": np.ones((3, 2), np.float32)})
+    assert one != Flattening.of({"w": np.ones((2, 3), np.float64)})
+
+
+@pytest.mark.parametrize("params", [{"n": np.arange(3)}, {}, None, [True, 2, "three"]])
+def test_params_without_floating_point_numbers_are_refused(params):
+    with pytest.raises(ValueError, match="params must hold at least one floating-point array, got none"):
+        Flattening.of(params)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "expected"),
+    [(1.0, True), (np.ones(2), True), (jnp.ones(2, jnp.bfloat16), True), (1, False), (True, False), (None, False)]
+    + [("word", False), (np.arange(2), False), (np.ones(2, complex), False)],
+)
+def test_only_floating_point_leaves_are_trained(leaf, expected):
+    assert is_trainable(leaf) is expected
+
+
+def test_a_holder_is_equal_only_to_a_holder_of_the_same_object():
+    thing = [1]
+    assert ByIdentity(thing) == ByIdentity(thing)
+    assert hash(ByIdentity(thing)) == hash(ByIdentity(thing))
+    assert ByIdentity(thing) != ByIdentity([1])
+    assert ByIdentity(thing) != thing
