@@ -25,7 +25,7 @@ class Proposal(NamedTuple):
 def draw(key: Key, x: jax.Array, with_xi: bool) -> Noise:
     """Return the noise of one step; the same key gives the same `normal` at every temperature."""
     key_move, key_decision = jax.random.split(key)
-    normal = jax.random.normal(key_move, x.shape, x.dtype)
+    normal = rounded(jax.random.normal(key_move, x.shape, x.dtype))
     xi = 1 - jax.random.uniform(key_decision, (), x.dtype) if with_xi else None
     return Noise(normal, xi)
 
@@ -36,11 +36,11 @@ def displace(mu: jax.Array, scale: jax.Array, normal: jax.Array) -> jax.Array:
 
 
 def rounded(product: jax.Array) -> jax.Array:
-    """Return `product` unchanged, rounded to its own precision before anything is added to it.
+    """Return `product` unchanged, rounded to its own precision before it is used any further.
 
-    A compiler may contract a * b + c into one fused operation with a single rounding, and whether it does depends
-    on the program around it. Then the same step would move x differently in a loop, in a replay and in a round of
-    speculation. A bound that never binds stands between the product and the sum and forbids the contraction.
+    A compiler may contract a * b + c into one operation with a single rounding, or take a * (b * c) for (a * b) * c,
+    and whether it does depends on the program around it. Then the same step would move x differently in the loop, in
+    a replay and in a round of speculation. A bound that never binds stands in between and forbids both.
     """
     largest = jnp.finfo(product.dtype).max
     return jnp.clip(product, -largest, largest)

@@ -165,8 +165,9 @@ def test_a_folder_that_is_not_there_is_refused_by_name(tiny, tmp_path, monkeypat
 
 def test_an_empty_environment_variable_is_none(tiny, monkeypatch):
     monkeypatch.setenv(mnist.ENVIRONMENT, "")
-    with pytest.raises(DataUnavailable):
+    with pytest.raises(DataUnavailable) as caught:
         mnist.fetch()
+    assert "- data_dir" not in str(caught.value)  # it did not look in the current folder
 
 
 def test_when_nothing_works_one_message_names_every_way(tiny, tmp_path, monkeypatch):

@@ -73,8 +73,17 @@ def test_params_without_floating_point_numbers_are_refused(params):
 
 @pytest.mark.parametrize(
     ("leaf", "expected"),
-    [(1.0, True), (np.ones(2), True), (jnp.ones(2, jnp.bfloat16), True), (1, False), (True, False), (None, False)]
-    + [("word", False), (np.arange(2), False), (np.ones(2, complex), False)],
+    [
+        (1.0, True),
+        (np.ones(2), True),
+        (jnp.ones(2, jnp.bfloat16), True),
+        (1, False),
+        (True, False),
+        (None, False),
+        ("word", False),
+        (np.arange(2), False),
+        (np.ones(2, complex), False),
+    ],
 )
 def test_only_floating_point_leaves_are_trained(leaf, expected):
     assert is_trainable(leaf) is expected

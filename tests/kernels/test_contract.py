@@ -147,6 +147,19 @@ def test_a_run_keeps_the_type_of_the_parameters_and_moves_them(name, dtype):
     assert result.stopped_by == "steps"
 
 
+def uphill(params):
+    return jnp.where(params[0] == 1, 0.0, 1.0)
+
+
+def test_a_count_is_not_rounded_to_the_precision_of_x():
+    """bfloat16 has 8 bits: between 512 and 1024 it knows every fourth whole number."""
+    algorithm = gl.amc(sigma=64.0, n_s=1000, sigma_decay=0.5)
+    before, after = (gl.train(algorithm, uphill, jnp.ones(1, jnp.bfloat16), steps=steps) for steps in (999, 1000))
+    assert before.acceptance == after.acceptance == 0
+    assert (before.sigma, int(before.state.n_cr)) == (64, 999)
+    assert (after.sigma, int(after.state.n_cr)) == (32, 0)
+
+
 @algorithms
 def test_no_other_number_traces_the_loss_again(name):
     """Another sigma, another number of steps, another seed, a second call: all run the program that is compiled."""

@@ -41,7 +41,7 @@ def check(log, flags):
 
 @pytest.mark.parametrize("rate", [0, 1e-5, 0.001, 0.01, 0.1, 0.5, 0.9, 1])
 @pytest.mark.parametrize("chunk", [1, 100, 10_007])
-def test_round_trip(tmp_path, rate, chunk):
+def test_round_trip(tmp_path, faults, rate, chunk):
     flags = np.random.default_rng(1).random((2, 30_000 if chunk > 1 else 3000)) < rate
     check(make_log(tmp_path, flags, chunk, 10 if chunk == 1 else 3), flags)
 
@@ -79,7 +79,7 @@ def test_size_of_a_million_steps(tmp_path, rate, limit):
     np.testing.assert_array_equal(log.read(0, 1_000_000), np.flatnonzero(flags[0]))
 
 
-def test_a_slow_run_synced_every_thirty_steps_stays_under_a_megabyte(tmp_path):
+def test_a_slow_run_synced_every_thirty_steps_stays_under_a_megabyte(tmp_path, faults):
     flags = np.random.default_rng(3).random((1, 30_000)) < 0.1
     log = make_log(tmp_path, flags, chunk=30, sync_every=1)
     assert log.path.stat().st_size * (1_000_000 / 30_000) < 1_000_000
@@ -232,14 +232,19 @@ def test_hostile_blocks_end_the_log(tmp_path, name):
     assert path.read_bytes() == FILE_HEADER + good
 
 
+@pytest.fixture(scope="module")
+def good_log(tmp_path_factory):
+    flags = np.random.default_rng(6).random((2, 400)) < np.array([[0.05], [0.5]])
+    return flags, make_log(tmp_path_factory.mktemp("good"), flags, chunk=100, sync_every=1).path.read_bytes()
+
+
 @given(st.data())
 @settings(max_examples=400, derandomize=True, deadline=None)
-def test_fuzz_bit_flips_and_truncation(tmp_path_factory, data):
+def test_fuzz_bit_flips_and_truncation(tmp_path_factory, good_log, data):
     """Whatever the bytes, reading gives a clean RunError or a true beginning of the log."""
-    rng = np.random.default_rng(6)
-    flags = rng.random((2, 400)) < np.array([[0.05], [0.5]])
-    folder = tmp_path_factory.mktemp("fuzz")
-    raw = bytearray(make_log(folder, flags, chunk=100, sync_every=1).path.read_bytes())
+    flags, good_bytes = good_log
+    folder = tmp_path_factory.getbasetemp()
+    raw = bytearray(good_bytes)
     for position in data.draw(st.lists(st.integers(0, len(raw) * 8 - 1), max_size=6)):
         raw[position // 8] ^= 1 << position % 8
     size = data.draw(st.one_of(st.just(len(raw)), st.integers(0, len(raw))))

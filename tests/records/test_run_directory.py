@@ -9,7 +9,17 @@ import threading
 import numpy as np
 import pytest
 
-from gradless.records import Metrics, NewerFormatError, RunDirectory, RunError, load_newest, next_run_path, save
+from gradless.records import (
+    Metrics,
+    NewerFormatError,
+    RunDirectory,
+    RunError,
+    RunLock,
+    load_newest,
+    next_run_path,
+    run_directory,
+    save,
+)
 
 SETTINGS = {"problem": "digits", "sigma": 0.01, "temperature": float("inf")}
 ENVIRONMENT = {"python": "3.11"}
@@ -43,6 +53,19 @@ def test_an_existing_run_is_refused(tmp_path):
     with pytest.raises(RunError, match=r"already holds a run: go on with `gradless resume .*run`, or give --overwrite"):
         RunDirectory.create(tmp_path / "run", {"other": 1}, {})
     assert (tmp_path / "run" / "settings.json").read_bytes() == before
+
+
+def test_a_run_begun_by_another_process_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
+    def lock_too_late(path):
+        monkeypatch.undo()
+        RunDirectory.create(tmp_path / "run", {"theirs": 1}, {}).close()
+        return RunLock(path)
+
+    monkeypatch.setattr(run_directory, "RunLock", lock_too_late)
+    with pytest.raises(RunError, match="already holds a run"):
+        create(tmp_path / "run")
+    with RunDirectory.resume(tmp_path / "run") as run:  # nor is the lock kept
+        assert run.settings == {"theirs": 1}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -51,7 +51,10 @@ class Objective:
         terms = traced.data_terms(batch if self.has_data else None)
 
         def evaluate(x: jax.Array) -> Evaluation:
+            # Between the barriers the pass is compiled alike in every program, so that a replay finds the same lambda.
+            x = jax.lax.optimization_barrier(x)
             loss, lam = traced(flattening.unflatten(x), batch if self.has_data else None, terms)
+            loss, lam = jax.lax.optimization_barrier((loss, lam))
             return Evaluation(loss, lam=_spread(lam, flattening))
 
         return evaluate

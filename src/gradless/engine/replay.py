@@ -17,7 +17,11 @@ from gradless.engine import run as loop
 from gradless.engine.batches import num_samples
 from gradless.engine.chains import Chain
 from gradless.engine.session import Session, precision_of
-from gradless.types import Algorithm, Evaluation, Key, State
+from gradless.kernels.select import refresh, select
+from gradless.proposals import Noise, Proposal
+from gradless.types import Algorithm, Evaluate, Evaluation, Key, State
+
+MAX_ACCEPTED = 1 << 14  # accepted steps handed to one compiled call
 
 
 class Replay:
@@ -55,13 +59,16 @@ class Replay:
     def _retrace(self, place: int, stop: int) -> None:
         chain = self.session.chains[place]
         program, data = chain.work.stage(chain.stage)
+        is_by_step = program.objective.signal_norm and not program.batches.is_fixed
+        advance = retrace_minibatches if is_by_step else retrace
         mine = self.accepted[place]
-        while self.t < stop and (begin := int(self.states[place].n)) < stop:
-            end = min(stop, begin + loop.MAX_STEPS)
-            flags = np.zeros(loop.MAX_STEPS, bool)
-            flags[mine[(mine >= begin) & (mine < end)] - begin] = True
-            self.states[place] = retrace(
-                program, chain.algorithm, chain.key, self.states[place], data, jnp.asarray(flags), jnp.int32(end)
+        while (begin := int(self.states[place].n)) < stop:
+            steps = np.full(MAX_ACCEPTED + 1, np.iinfo(np.int32).max, np.int32)
+            found = mine[(mine >= begin) & (mine < stop)][:MAX_ACCEPTED]
+            steps[: len(found)] = found
+            end = stop if len(found) < MAX_ACCEPTED else int(found[-1]) + 1
+            self.states[place] = advance(
+                program, chain.algorithm, chain.key, self.states[place], data, jnp.asarray(steps), jnp.int32(end)
             )
 
     def _grow(self, place: int) -> None:
@@ -91,48 +98,60 @@ def look_again(program: loop.Program, state: State, data: Any) -> State:
     return state._replace(lam=program.objective.on(data)(state.x).lam)
 
 
+def _rejected(algorithm: Any, state: State) -> State:
+    """Return the state after one more rejection: whatever was proposed, the NaN of its loss is never accepted."""
+    unused = Noise(jnp.zeros_like(state.x), jnp.ones((), state.x.dtype))
+    evaluation = Evaluation(jnp.full_like(state.loss, jnp.nan))
+    return algorithm.decide(unused, state, Proposal(state.x, state.x), evaluation)[0]
+
+
+def _accepted(algorithm: Any, key: Key, state: State, evaluate: Evaluate | None) -> State:
+    """Return the state after the step that the log says was accepted: against infinity any loss is."""
+    noise = algorithm.draw(jax.random.fold_in(key, state.n), state.x)
+    proposal = algorithm.propose(noise, state)
+    evaluation = Evaluation(jnp.zeros_like(state.loss)) if evaluate is None else evaluate(proposal.x)
+    return algorithm.decide(noise, state._replace(loss=jnp.full_like(state.loss, jnp.inf)), proposal, evaluation)[0]
+
+
 @partial(jax.jit, static_argnames=("program",))
 def retrace(
-    program: loop.Program, algorithm: Algorithm, key: Key, state: State, data: Any, flags: jax.Array, until: jax.Array
+    program: loop.Program, algorithm: Algorithm, key: Key, state: State, data: Any, steps: jax.Array, until: jax.Array
 ) -> State:
-    """Make the steps from state.n to `until` again, with the decisions given by `flags`."""
-    first, batches = state.n, program.batches
-    key_steps, key_batches = loop.key_steps(key), loop.key_batches(key)
-    has_lambda = bool(program.objective.signal_norm)
-    fixed = program.objective.on(data) if has_lambda and batches.is_fixed else None
-    like = state.loss
+    """Go from state.n to `until`, from one accepted step of the list `steps` to the next."""
+    evaluate = program.objective.on(data) if program.objective.signal_norm else None
+    key_steps = loop.key_steps(key)
 
-    def evaluation(x: jax.Array, evaluate: Any, is_accepted: bool) -> Evaluation:
-        # The decision is the log's: against a loss of infinity 0 is always accepted, and NaN never is.
-        lam = evaluate(x).lam if has_lambda and is_accepted else None
-        return Evaluation(jnp.full_like(like, 0 if is_accepted else jnp.nan), lam)
+    def reject_until(stop: jax.Array, state: State) -> State:
+        return lax.while_loop(lambda state: state.n < stop, partial(_rejected, algorithm), state)
 
-    def step(state: State, evaluate: Any, is_new: Any) -> State:
-        if has_lambda and is_new is not False:
-            state = state._replace(lam=_refreshed(state, evaluate, is_new))
-        state = state._replace(loss=jnp.full_like(like, jnp.inf))
+    def body(carry: tuple[jax.Array, State]) -> tuple[jax.Array, State]:
+        place, state = carry
+        state = reject_until(steps[place], state)
+        return place + 1, _accepted(algorithm, key_steps, state, evaluate)
 
-        def make(is_accepted: bool) -> State:
-            noise = algorithm.draw(jax.random.fold_in(key_steps, state.n), state.x)
-            proposal = algorithm.propose(noise, state)  # type: ignore[attr-defined]
-            return algorithm.decide(noise, state, proposal, evaluation(proposal.x, evaluate, is_accepted))[0]  # type: ignore[attr-defined]
-
-        return lax.cond(flags[state.n - first], lambda: make(True), lambda: make(False))
-
-    def body(carry: tuple[State, Any]) -> tuple[State, Any]:
-        state, cursor = carry
-        if fixed is not None or not has_lambda:
-            return step(state, fixed, False), cursor
-        cursor, state = batches.visit(
-            cursor, key_batches, state.n, data, lambda batch, is_new: step(state, program.objective.on(batch), is_new)
-        )
-        return state, cursor
-
-    cursor = batches.open(key_batches, state.n, num_samples(data)) if has_lambda else ()
-    return lax.while_loop(lambda carry: carry[0].n < until, body, (state, cursor))[0]
+    _, state = lax.while_loop(lambda carry: steps[carry[0]] < until, body, (jnp.zeros((), jnp.int32), state))
+    return reject_until(until, state)
 
 
-def _refreshed(state: State, evaluate: Any, is_new: Any) -> jax.Array:
-    if is_new is True:
-        return evaluate(state.x).lam
-    return lax.cond(is_new, lambda: evaluate(state.x).lam, lambda: state.lam)
+@partial(jax.jit, static_argnames=("program",))
+def retrace_minibatches(
+    program: loop.Program, algorithm: Algorithm, key: Key, state: State, data: Any, steps: jax.Array, until: jax.Array
+) -> State:
+    """Go from state.n to `until` one step after the other, since every new minibatch has its own lambda."""
+    batches, key_batches, key_steps = program.batches, loop.key_batches(key), loop.key_steps(key)
+
+    def body(carry: tuple[jax.Array, State, Any]) -> tuple[jax.Array, State, Any]:
+        place, state, cursor = carry
+        is_accepted = steps[place] == state.n
+
+        def step(batch: Any, is_new: bool | jax.Array) -> State:
+            evaluate = program.objective.on(batch)
+            seen = refresh(state, evaluate, is_new)
+            moved = _accepted(algorithm, key_steps, seen, evaluate)
+            return select(is_accepted, moved, _rejected(algorithm, seen))
+
+        cursor, state = batches.visit(cursor, key_batches, state.n, data, step)
+        return place + is_accepted, state, cursor
+
+    first = (jnp.zeros((), jnp.int32), state, batches.open(key_batches, state.n, num_samples(data)))
+    return lax.while_loop(lambda carry: carry[1].n < until, body, first)[1]

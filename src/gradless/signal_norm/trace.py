@@ -110,6 +110,7 @@ class TracedSignal:
         self.jaxpr, shape = jax.make_jaxpr(flat_loss, return_shape=True)(self.leaves, self.batch)
         self.out_tree: Any = jax.tree.structure(shape)
         jax.eval_shape(self.evaluate, self.leaves, self.batch, None)  # refuses here what cannot be read
+        self.num_terms = len(jax.eval_shape(self.data_terms, self.batch))
 
     def join(self, arrays: Sequence[Any], others: Any = None) -> Any:
         """The pytree of parameters with these arrays; what is no array comes from the traced one, or is `others`."""
@@ -131,9 +132,9 @@ class TracedSignal:
         for k, sink in zip(self.trainable, sinks, strict=True):
             is_sought = sink.leaves[0] not in self.by_hand
             params[k] = Value(arrays[k], of_params=True, tracks=(Track(sink, ()),) if is_sought else ())
-        data = jax.tree.leaves(batch)
+        data = [jnp.asarray(x) for x in jax.tree.leaves(batch)]
         check_shapes("batch", data, jax.tree.leaves(self.batch))
-        return [*params, *(Value(jnp.asarray(x), of_data=True) for x in data)], sinks
+        return [*params, *(Value(x, of_data=True) for x in data)], sinks
 
     def consts(self) -> list[Value]:
         """Arrays that the loss closes over; without a batch, arrays of integers are taken for data such as tokens."""
@@ -154,6 +155,8 @@ class TracedSignal:
         return self.evaluate(self.arrays(params), batch, terms)
 
     def evaluate(self, arrays: list[Array], batch: Any, terms: Sequence[Array] | None) -> tuple[Any, list[Array]]:
+        if terms is not None and len(terms) != self.num_terms:
+            raise ValueError(f"terms must be those of data_terms(batch), {self.num_terms} arrays, got {len(terms)}")
         level = Walk(terms=None if terms is None else iter(terms))
         inputs, sinks = self.values(arrays, batch)
         outs = level.run(self.jaxpr.jaxpr, self.consts(), inputs)
@@ -180,10 +183,12 @@ class TracedSignal:
 
 
 def check_shapes(name: str, given: Sequence[Any], traced: Sequence[Any]) -> None:
-    """Raise if arrays differ in number or shape from the ones a loss was traced with."""
-    shapes, wanted = [np.shape(x) for x in given], [x.shape for x in traced]
-    if shapes != wanted:
-        raise ValueError(f"{name} must have the shapes the loss was traced with, {wanted}, got {shapes}")
+    """Raise if arrays differ in number, shape or dtype from the ones a loss was traced with."""
+    got = [(tuple(x.shape), x.dtype) for x in map(abstract, given)]
+    wanted = [(tuple(x.shape), x.dtype) for x in traced]
+    if got != wanted:
+        got_text, wanted_text = ([f"{dtype}{list(shape)}" for shape, dtype in each] for each in (got, wanted))
+        raise ValueError(f"{name} must be what the loss was traced with, {wanted_text}, got {got_text}")
 
 
 def trace_signal(loss: Callable[..., Any], params: Any, batch: Any = None, overrides: Overrides = None) -> TracedSignal:

@@ -1,0 +1,59 @@
+"""When a run goes badly, one line says why."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gradless as gl
+from gradless.engine import run
+from gradless.engine.diagnosis import advice
+
+
+def session(losses, acceptance=0.2, algorithm=None, batches=None, is_frozen=False, status=run.GOING) -> SimpleNamespace:
+    """Return a stand-in for a session with these records."""
+    rows = [{"loss": loss, "acceptance": acceptance, "is_frozen": is_frozen} for loss in losses]
+    rows[0]["acceptance"] = float("nan") if np.ndim(acceptance) == 0 else [float("nan")] * len(acceptance)
+    chain = SimpleNamespace(algorithm=algorithm or gl.metropolis(), status=status)
+    return SimpleNamespace(chains=[chain], rows=rows, work=SimpleNamespace(batches=batches or gl.full_batch()))
+
+
+FALLING = np.linspace(1, 0.1, 20).tolist()
+STILL = np.linspace(1, 0.99, 20).tolist()
+NOISY = (0.5 + np.tile([0.1, -0.1], 10) - np.linspace(0, 0.01, 20)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("badly", "words"),
+    [
+        (session(FALLING, acceptance=1e-3), "acceptance is 0.10%: sigma is too large; so lower sigma"),
+        (session(STILL, acceptance=0.0, algorithm=gl.amc()), "sigma is too large; aMC lowers it by itself"),
+        (session(STILL, acceptance=0.49), "acceptance is 49% and the loss has hardly fallen: sigma is too small"),
+        (session(FALLING, is_frozen=True), "frozen: sigma has fallen below what floating point can resolve"),
+        (session(NOISY, batches=gl.minibatch(2)), "varies more from minibatch to minibatch than it falls"),
+        (
+            session(FALLING, algorithm=gl.adam(), status=run.DIVERGED),
+            "no longer a number: lower the learning rate or clip",
+        ),
+        (session([[1.0, 1.0]] * 5, acceptance=[0.0, 0.001]), "sigma is too large"),
+        (session([[1.0, 1.0]] * 5, is_frozen=[False, True]), "frozen"),
+    ],
+)
+def test_a_run_that_goes_badly_is_told_why(badly, words):
+    assert words in advice(badly)
+
+
+@pytest.mark.parametrize(
+    "well",
+    [
+        session(FALLING),
+        session(FALLING, acceptance=0.49),  # fast enough
+        session(STILL, acceptance=0.2),
+        session(FALLING, batches=gl.minibatch(2)),
+        session(NOISY),  # not from minibatches
+        session(FALLING, algorithm=gl.adam()),
+        session([1.0], acceptance=0.0),  # too early to tell
+    ],
+)
+def test_a_run_that_goes_well_is_left_alone(well):
+    assert advice(well) is None

@@ -1,0 +1,281 @@
+"""`gl.train` as its users see it: what it takes, what it gives, when it stops, what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gradless as gl
+from gradless.engine import session
+from gradless.engine.run import is_record
+
+MC = gl.metropolis(sigma=0.1)
+START = np.array([0.25, -0.75], np.float32)
+
+
+def loss(params):
+    return jnp.max(jnp.abs(params - 1))
+
+
+def metrics(params):
+    return {"distance": jnp.max(jnp.abs(params - 1)), "first": params[0]}
+
+
+def train(algorithm=MC, params=START, **settings):
+    return gl.train(algorithm, loss, params, **({"steps": 200, "record_every": 1} | settings))
+
+
+def test_a_run_ends_with_what_its_trace_says():
+    result = train()
+    assert result.stopped_by == "steps"
+    assert result.steps == result.trace.step[-1] == 200
+    assert result.loss == result.trace.loss[-1] == loss(result.params)
+    assert result.trace.loss[0] == loss(START)
+    assert result.loss < result.trace.loss[0]
+    assert np.all(np.diff(result.trace.loss) <= 0)
+    assert result.evaluations == 201
+    assert np.all(np.diff(result.trace.seconds) >= 0)
+    assert result.trace.seconds[-1] <= result.seconds * (1 + 1e-9)
+    np.testing.assert_array_equal(result.trace.epoch, result.trace.step)
+
+
+def test_columns_of_a_trace_are_attributes_and_items():
+    trace = train(steps=4).trace
+    np.testing.assert_array_equal(trace.loss, trace["loss"])
+    assert set(trace) == {
+        *("step", "epoch", "evaluations", "samples", "seconds", "loss", "acceptance", "sigma", "nonfinite"),
+    }
+    assert len(trace) == 9
+    assert "5 records of step" in repr(trace)
+    with pytest.raises(AttributeError, match="the trace has no 'accuracy'; it has step"):
+        _ = trace.accuracy
+
+
+def nested_loss(params):
+    return jnp.sum(params["layers"][0][0] ** 2) + params["scale"] ** 2 + params["steps"][1]
+
+
+def test_parameters_may_be_any_tree_and_what_is_not_floating_point_rides_along():
+    params = {"layers": [(np.ones((2, 3), np.float32),)], "scale": 2.0, "steps": np.array([1, 5])}
+    result = gl.train(MC, nested_loss, params, steps=50)
+    assert jax.tree.structure(result.params) == jax.tree.structure(params)
+    assert result.params["layers"][0][0].shape == (2, 3)
+    assert np.all(np.asarray(result.params["layers"][0][0]) != 1)
+    assert result.params["scale"] != 2
+    assert result.params["steps"] is params["steps"]
+    assert result.loss < nested_loss(params)
+
+
+def test_every_chain_may_draw_its_own_start_at_the_scale_of_its_moves():
+    given = []
+
+    def draw(key, sigma):
+        given.append(float(sigma))
+        return sigma * jax.random.normal(key, (2,))
+
+    result = train(gl.metropolis(sigma=[0.1, 0.2, 0.4]), draw, chains=3, steps=1)
+    assert given == [0.1, 0.2, 0.4]
+    assert len(set(result.trace.loss[:, 0])) == 3
+
+
+class Line:
+    """A model that holds its weights and can be called: a pytree, not a function that draws one."""
+
+    def __init__(self, w):
+        self.w = w
+
+    def __call__(self, x):
+        return self.w * x
+
+
+jax.tree_util.register_pytree_node(Line, lambda line: ([line.w], None), lambda _, leaves: Line(*leaves))
+
+
+def line_loss(line, batch):
+    return jnp.mean((line(batch[0]) - batch[1]) ** 2)
+
+
+def test_a_model_that_can_be_called_is_a_tree_of_parameters():
+    theta = np.linspace(0, 1, 10, dtype=np.float32)
+    result = gl.train(MC, line_loss, Line(jnp.zeros(())), data=(theta, 2 * theta), steps=500)
+    assert isinstance(result.params, Line)
+    # At zero temperature moves of 0.1 find the minimum to within a few times 0.1/500.
+    assert abs(result.params.w - 2) < 0.01
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_precision_may_be_asked_for(precision):
+    result = train(precision=precision, steps=20)
+    assert result.params.dtype == precision
+    assert result.state.sigma.dtype == precision
+    assert not jax.config.jax_enable_x64  # the mode of JAX is left alone
+
+
+def wide(params):
+    """A loss that is float64 where JAX is in that mode, whatever its parameters are."""
+    return jnp.max(jnp.abs(params - 1)) * jnp.linspace(0, 1, 3)[2]
+
+
+def test_the_mode_of_jax_that_the_caller_has_set_holds_in_every_thread():
+    with jax.enable_x64(True):
+        result = gl.train(MC, wide, START, steps=5)
+    assert result.params.dtype == np.float32
+    assert result.state.loss.dtype == np.float64
+
+
+def test_a_chain_ends_at_the_record_at_which_it_reaches_its_target():
+    whole = train()
+    target = float(whole.trace.loss[60])
+    first = int(np.argmax(whole.trace.loss <= target))
+    result = train(target_loss=target)
+    assert result.stopped_by == "target"
+    assert result.steps == first <= 60
+    assert result.loss == whole.trace.loss[first]
+    assert result.evaluations == first + 1
+    # The loss is looked at when a record is taken.
+    assert train(target_loss=target, record_every=50).steps == next(t for t in range(first, 201) if is_record(t, 50))
+
+
+def test_metrics_are_in_the_trace_and_in_the_result():
+    result = train(metrics=metrics)
+    np.testing.assert_array_equal(result.trace.distance, result.trace.loss)
+    assert result.metrics == {"distance": result.loss, "first": float(result.params[0])}
+    several = train(metrics=metrics, chains=2)
+    assert several.trace.first.shape == (2, 201)
+    np.testing.assert_array_equal(several.metrics["first"], several.params[:, 0])
+
+
+@pytest.mark.parametrize("target", ["first >= 0.5", "distance <= 1.1"])
+def test_a_chain_ends_when_a_metric_reaches_its_target(target):
+    result = train(metrics=metrics, target_metric=target)
+    assert result.stopped_by == "target"
+    name, sense, value = target.split()
+    reached = result.trace[name] >= float(value) if sense == ">=" else result.trace[name] <= float(value)
+    assert not reached[1:-1].any()
+    assert reached[-1]
+    assert 1 < result.steps < 200
+
+
+def test_metrics_may_look_at_test_data():
+    result = gl.train(
+        MC, line_loss, Line(jnp.zeros(())), data=(np.ones(4), np.ones(4)), steps=5, test=np.array([3.0]),
+        metrics=lambda line, test: {"output": line(test)[0]},
+    )  # fmt: skip
+    np.testing.assert_allclose(result.metrics["output"], 3 * result.params.w, rtol=1e-6)  # one float32 product
+
+
+def test_a_time_budget_stops_the_run_between_chunks(monkeypatch):
+    monkeypatch.setattr(session, "ROUND_SECONDS", 0.01)
+    result = train(steps=2_000_000_000, time_budget=0.5, record_every=1000)
+    assert result.stopped_by == "time"
+    assert 0 < result.steps < 2_000_000_000
+    # The budget, a chunk of about 0.01 s that may come four times as long, and a busy machine.
+    assert result.seconds < 5
+
+
+def test_a_callback_sees_the_run_between_chunks_and_its_exception_stops_the_run():
+    seen = []
+
+    def look(row):
+        seen.append(row)
+        if row["step"] >= 20:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        train(callback=look)
+    assert seen[0]["step"] == 0
+    assert seen[0]["loss"] == loss(START)
+    assert {"step", "steps", "loss", "acceptance", "sigma", "seconds"} <= set(seen[-1])
+    assert seen[-1]["steps"] == 200
+    assert 20 <= seen[-1]["step"] < 200
+
+
+def explosive(params):
+    return jnp.sum(params**4)
+
+
+def test_a_gradient_that_explodes_is_told():
+    result = gl.train(gl.gradient_descent(10.0), explosive, jnp.ones(2), steps=100, record_every=1)
+    assert result.stopped_by == "diverged"
+    assert result.steps < 100
+    assert "learning rate" in result.advice
+
+
+def test_compilation_is_reported_apart():
+    def fresh(params):
+        return jnp.sum(params**2)
+
+    result = gl.train(MC, fresh, START, steps=10)
+    assert result.compile_seconds > 0.01
+    assert result.seconds < result.compile_seconds  # ten steps take microseconds
+
+
+def rosenbrock(x):
+    return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+
+
+def test_amc_goes_down_the_rosenbrock_valley_and_momentum_takes_it_further():
+    """From (-2, 2), sigma_0 = 1e-3, 10,000 steps. Paper: Fig. 3. The minimum is 0 at (1, 1), the start 409."""
+    start = np.array([-2.0, 2.0])
+    plain, driven = (
+        gl.train(gl.amc(sigma=1e-3, epsilon=epsilon, n_s=20), rosenbrock, start, steps=10_000, chains=8)
+        for epsilon in (1e-4, 0.1)
+    )
+    assert plain.trace.loss[0, 0] == 409
+    assert np.all(plain.loss < 10)  # in the valley
+    away = [np.linalg.norm(np.asarray(result.params) - 1, axis=1) for result in (plain, driven)]
+    assert np.median(away[1]) < 0.5 * np.median(away[0])
+    assert np.median(driven.loss) < 0.5 * np.median(plain.loss)
+
+
+def two(params, batch):
+    return loss(params)
+
+
+def infinite(params):
+    return jnp.sum(params**2) / 0.0
+
+
+DATA = np.ones((4, 2), np.float32)
+WHOLE = "must be a whole number from 1 to"
+WRONG = [
+    ({"steps": 0}, f"steps {WHOLE} .*, got 0"),
+    ({"steps": True}, f"steps {WHOLE} .*, got True"),
+    ({"steps": 10.0}, f"steps {WHOLE} .*, got 10.0"),
+    ({"steps": 2**31}, f"steps {WHOLE} .*, got 2147483648"),
+    ({"record_every": 0}, f"record_every {WHOLE} .*, got 0"),
+    ({"seed": -1}, "seed must be a whole number from 0 to .*, got -1"),
+    ({"seed": 0.5}, "seed must be a whole number from 0 to .*, got 0.5"),
+    ({"precision": "float16"}, 'precision must be "float32" or "float64", got \'float16\''),
+    ({"time_budget": 0}, "time_budget must be positive, got 0"),
+    ({"time_budget": -1.0}, "time_budget must be positive, got -1.0"),
+    ({"checkpoint_every": 0}, "checkpoint_every must be positive, got 0"),
+    ({"target_metric": "accuracy"}, "target_metric must look like \"accuracy >= 0.9\", got 'accuracy'"),
+    ({"target_metric": "first > 0.9"}, 'target_metric must look like "accuracy >= 0.9"'),
+    ({"target_metric": "first >= high"}, 'target_metric must look like "accuracy >= 0.9"'),
+    ({"target_metric": "first >= 0.9"}, r"target_metric must name a metric \(there is none\), got 'first'"),
+    (
+        {"target_metric": "accuracy >= 0.9", "metrics": metrics},
+        r"target_metric must name a metric \(distance, first\), got 'accuracy'",
+    ),
+    ({"select_every": 0}, "select_every must be a whole number of at least 1, got 0"),
+    ({"select_every": 5, "select_fraction": 0.7}, "select_fraction must be above 0 and at most 0.5, got 0.7"),
+    ({"params": {"n": np.arange(3)}}, "params must hold at least one floating-point array, got none"),
+    ({"params": np.zeros(0)}, "params must hold at least one floating-point"),
+    ({"params": np.array([np.nan, 1.0])}, "the loss at the starting point is nan, and a chain cannot begin there: try"),
+    ({"loss": infinite}, "the loss at the starting point is inf"),
+    ({"loss": two}, r"loss must take the arguments of loss\(params\), since no data was given"),
+    ({"data": DATA}, r"loss must take the arguments of loss\(params, batch\), since data was given"),
+    ({"loss": lambda p: p}, r"loss must return one number, got an array of shape \(2,\)"),
+    ({"loss": lambda p: np.sin(p)[0]}, "loss must be written with jax.numpy so that it can be compiled"),
+    ({"loss": two, "data": (DATA, np.ones(5))}, r"data must hold arrays of one common length, got \[4, 5\]"),
+    ({"loss": two, "data": DATA, "batches": gl.minibatch(5)}, "size of a minibatch must be at most the 4 samples"),
+    ({"algorithm": gl.amc(signal_norm=3)}, "signal_norm must be True, False or a dict"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG)
+def test_wrong_use_is_refused_with_name_rule_and_value(wrong, message):
+    given = {"algorithm": MC, "loss": loss, "params": START, "steps": 5} | wrong
+    with pytest.raises(ValueError, match=message):
+        gl.train(**given)
