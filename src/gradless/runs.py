@@ -65,10 +65,10 @@ def start_problem(
     session = prepare(
         algorithm, problem.loss, problem.init, plan, data=problem.data, metrics=problem.metrics, test=problem.test
     )
+    session.begin()
     if run is not None:
         begin_recording(session, run, algorithm, plan, about, overwrite, report)
     session.listeners += listeners or []
-    session.begin()
     return session
 
 

@@ -12,12 +12,11 @@ from rich.table import Table
 from gradless.cli import flags as shared
 from gradless.cli.errors import one_line
 from gradless.cli.follow import see_through, use_double_precision_where_asked
-from gradless.cli.problem_options import take_options
+from gradless.cli.problem_options import load_problem
 from gradless.cli.summary import spread
 from gradless.engine.result import Result
 from gradless.kernels import ALGORITHMS
 from gradless.plots import columns, draw_comparison
-from gradless.problems import make_problem
 from gradless.records import Metrics, RunDirectory, next_run_path
 from gradless.runs import start_problem
 
@@ -26,8 +25,7 @@ from gradless.runs import start_problem
 def compare(ctx: click.Context, **flags: Any) -> None:
     use_double_precision_where_asked()
     with one_line():
-        options = take_options(ctx, flags)
-        problem = make_problem(flags["problem"], options)
+        problem, options = load_problem(ctx, flags)
         names = flags["algorithms"].split(",") if flags["algorithms"] else list(problem.algorithms)
         for name in names:
             if name not in ALGORITHMS:

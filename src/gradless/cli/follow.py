@@ -1,5 +1,6 @@
 """A run seen through to its end: live progress, signals, figures, the summary and the exit code."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -32,7 +33,8 @@ def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run
     is_quiet, is_json = bool(flags.get("quiet")), bool(flags.get("json"))
     report = report_to(console, is_json)
     with one_line():
-        session = make([follower(console, is_quiet, is_json)], report)
+        with working(console, "compiling", is_quiet or is_json):
+            session = make([follower(console, is_quiet, is_json)], report)
         with stopping_cleanly(session):
             session.go()
         result = session.result()
@@ -48,6 +50,11 @@ def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run
         )
         raise SystemExit(EXIT_CODES[session.stopped_by])
     return result
+
+
+def working(console: Console, words: str, is_silent: bool) -> contextlib.AbstractContextManager[Any]:
+    """Show that something is being done which may take more than a moment."""
+    return contextlib.nullcontext() if is_silent or not console.is_terminal else console.status(words)
 
 
 class stopping_cleanly:

@@ -5,9 +5,12 @@ from collections.abc import Callable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import click
+from rich.console import Console
 
+from gradless.cli.data import fetch_mnist
 from gradless.cli.errors import one_line
-from gradless.problems import PROBLEMS, find_problem
+from gradless.problem import Problem
+from gradless.problems import PROBLEMS, find_problem, make_problem
 
 
 class ProblemCommand(click.Command):
@@ -66,6 +69,14 @@ def _kind(hint: Any) -> tuple[Any, str]:
         kind, *words = get_args(hint)
         return kind, " ".join(str(word) for word in words)
     return (hint if hint in (int, float, str, bool) else str), "option of the problem"
+
+
+def load_problem(ctx: click.Context, flags: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
+    """Return the problem that the command names and the options it was given; data are fetched with a bar."""
+    options = take_options(ctx, flags)
+    if flags["problem"].startswith("mnist"):
+        fetch_mnist(options.get("data_dir"), Console(stderr=True, quiet=bool(flags["quiet"] or flags["json"])))
+    return make_problem(flags["problem"], options), options
 
 
 def take_options(ctx: click.Context, flags: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from rich.table import Table
 from gradless.cli import flags as shared
 from gradless.cli.errors import one_line
 from gradless.cli.follow import see_through, use_double_precision_where_asked
-from gradless.cli.problem_options import take_options
-from gradless.problems import make_problem
+from gradless.cli.problem_options import load_problem
 from gradless.records import next_run_path
 from gradless.runs import start_problem
 
@@ -45,8 +44,7 @@ class Grid(click.ParamType):
 def sweep(ctx: click.Context, **flags: Any) -> None:
     use_double_precision_where_asked()
     with one_line():
-        options = take_options(ctx, flags)
-        problem = make_problem(flags["problem"], options)
+        problem, options = load_problem(ctx, flags)
         grids = {name: flags.pop(name) for name in SWEPT if flags.get(name) is not None}
         if not grids:
             raise ValueError("nothing to sweep: give a grid, for instance --sigma 1e-4:1e-1:13")

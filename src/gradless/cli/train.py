@@ -10,10 +10,9 @@ from rich.table import Table
 from gradless.cli import flags as shared
 from gradless.cli.errors import one_line
 from gradless.cli.follow import see_through, use_double_precision_where_asked
-from gradless.cli.problem_options import take_options
+from gradless.cli.problem_options import load_problem
 from gradless.engine.plan import Plan
 from gradless.problem import Problem
-from gradless.problems import make_problem
 from gradless.records import next_run_path
 from gradless.runs import start_problem, tune_problem
 from gradless.types import Algorithm
@@ -23,8 +22,7 @@ from gradless.types import Algorithm
 def train(ctx: click.Context, **flags: Any) -> None:
     use_double_precision_where_asked()
     with one_line():
-        options = take_options(ctx, flags)
-        problem = make_problem(flags["problem"], options)
+        problem, options = load_problem(ctx, flags)
         plan = shared.make_plan(problem, flags)
         algorithm = choose_algorithm(problem, flags, plan)
         run = flags["run"] or str(next_run_path("runs", flags["problem"], date.today()))

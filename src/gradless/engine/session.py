@@ -82,12 +82,12 @@ class Session:
                     )
         self.work.compile_seconds.append(time.perf_counter() - began)
         self.accepted = [0] * len(self.chains)
-        self._announce(self._collect(0.0, 0.0, 0), self._no_flags())
 
     def go(self) -> None:
         """Run to the end."""
         with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
             try:
+                self._announce(self._collect(0.0, 0.0, 0), self._no_flags())
                 self.stopped_by = self._reason_to_stop()
                 while self.stopped_by is None:
                     self._round(pool)

@@ -86,11 +86,11 @@ def train(
     session = prepare(algorithm, loss, params, plan, data=data, metrics=metrics, test=test)
     if callback:
         session.listeners.append(Callback(callback))
+    session.begin()
     if run is not None:
         begin_recording(session, run, algorithm, plan, about={}, overwrite=overwrite)
-    session.begin()
     session.go()
-    return session.result()
+    return dataclasses.replace(session.result(), run=None if run is None else str(run))
 
 
 def prepare(
