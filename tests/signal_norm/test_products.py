@@ -176,6 +176,15 @@ def test_weight_seen_through(layout):
     np.testing.assert_allclose(lam, np.full(lam.shape, expected(X)), rtol=RTOL)
 
 
+def test_weight_copied_for_every_data_point():
+    def loss(w, x):
+        return jnp.sum(jnp.einsum("bi,bio->bo", x, jnp.broadcast_to(w, (30, 6, 4))) ** 2)
+
+    lam = signal_norm(loss, normal(6, 4), X)
+    assert lam.shape == (1, 1)
+    np.testing.assert_allclose(lam.item(), expected(X), rtol=RTOL)
+
+
 def test_slices_meet_their_own_inputs_after_rearranging():
     # the rows of w are read backwards in two halves: rows 5, 4, 3 weigh x[:, :3], rows 2, 1, 0 weigh tanh x[:, 3:]
     def loss(w, x):
@@ -193,6 +202,21 @@ def test_sums_of_two_products_share_one_sum():
     params = {"w": normal(6, 4), "v": normal(3, 4), "b": normal(4)}
     lam = signal_norm(lambda p, b: jnp.sum(jnp.tanh(b[0] @ p["w"] + p["b"] + b[1] @ p["v"])), params, (X, y))
     both = expected(np.concatenate([X, y], axis=1))
+    np.testing.assert_allclose([lam["w"].item(), lam["v"].item()], both, rtol=RTOL)
+
+
+def test_three_products_in_one_sum():
+    params = [normal(6, 4), normal(6, 4), normal(6, 4)]
+    lams = signal_norm(lambda p, x: jnp.sum(jnp.tanh((x @ p[0] - (2 * x) @ p[1]) + (3 * x) @ p[2])), params, X)
+    both = ((1 + 4 + 9) * expected(X) ** -2) ** -0.5
+    np.testing.assert_allclose([lam.item() for lam in lams], both, rtol=RTOL)
+
+
+def test_sum_that_stretches_one_product_over_positions():
+    # y feeds the neuron at each of the 5 positions of x: one product of shape (30, 1, 4), one of (30, 5, 4)
+    x, y, params = normal(30, 5, 6), normal(30, 3), {"w": normal(6, 4), "v": normal(3, 4)}
+    lam = signal_norm(lambda p, b: jnp.sum(jnp.tanh(b[0] @ p["w"] + (b[1] @ p["v"])[:, None])), params, (x, y))
+    both = (expected(x) ** -2 + expected(y) ** -2) ** -0.5
     np.testing.assert_allclose([lam["w"].item(), lam["v"].item()], both, rtol=RTOL)
 
 

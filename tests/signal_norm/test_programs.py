@@ -139,6 +139,31 @@ def test_while_loop_carrying_the_weights():
     np.testing.assert_allclose(signal_norm(loss, w, X).item(), expected(np.array([X, X @ w])), rtol=RTOL)
 
 
+def test_carry_that_changes_is_no_weight():
+    def loss(w, x):
+        def step(state):
+            return state[0] + 1, state[1] * jnp.mean(state[2]), state[2] @ state[1]
+
+        return jnp.sum(jax.lax.while_loop(lambda s: s[0] < 2, step, (0, w, x))[2])
+
+    assert signal_norm(loss, normal(6, 6), X).item() == 1
+
+
+def test_row_read_by_a_carried_index_is_an_embedding():
+    params = {"embedding": normal(4, 6), "w": normal(6, 2)}
+
+    def loss(p, tokens):
+        def step(state, token):
+            index, total = state
+            return (token, total + jnp.sum(p["embedding"][index] @ p["w"])), None
+
+        return jax.lax.scan(step, (0, 0.0), tokens)[0][1]
+
+    lam = signal_norm(loss, params, jnp.asarray([2, 1, 3]))
+    assert lam["embedding"].tolist() == [[1.0]]
+    np.testing.assert_allclose(lam["w"].item(), expected(params["embedding"][np.array([0, 2, 1])]), rtol=RTOL)
+
+
 @pytest.mark.parametrize("taken", [0, 1])
 def test_only_the_branch_taken_counts(taken):
     params = {"w": normal(6, 4), "v": normal(6, 4)}
@@ -147,12 +172,12 @@ def test_only_the_branch_taken_counts(taken):
         x, which = batch
         one = lambda p, x: jnp.sum(x @ p["w"])  # noqa: E731
         two = lambda p, x: jnp.sum(x @ p["v"][:, ::-1] + (2 * x) @ p["v"][:, ::-1])  # noqa: E731
-        return jax.lax.cond(which == 0, one, two, p, x)
+        return jax.lax.cond(which == 0, one, two, p, x) + jnp.sum((3 * x) @ p["w"])
 
     lam = signal_norm(loss, params, (X, jnp.asarray(taken)))
-    # w weighs x; v weighs x and 2x into one neuron: x^2 + 4 x^2 for each of both uses
-    wanted = [expected(X), 1] if taken == 0 else [1, (5 * expected(X) ** -2) ** -0.5]
-    np.testing.assert_allclose([lam["w"].item(), lam["v"].item()], wanted, rtol=RTOL)
+    # w weighs 3x always, and x in the first branch: 9 or the mean of 9 and 1; v weighs x and 2x into one neuron: 1 + 4
+    wanted = [5 * expected(X) ** -2, 1] if taken == 0 else [9 * expected(X) ** -2, 5 * expected(X) ** -2]
+    np.testing.assert_allclose([lam["w"].item() ** -2, lam["v"].item() ** -2], wanted, rtol=RTOL)
 
 
 @jax.custom_jvp

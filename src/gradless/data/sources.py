@@ -6,6 +6,7 @@ cannot go on. It never reads more bytes than a file is known to have. Checking t
 
 import gzip
 import hashlib
+import re
 import shutil
 import subprocess
 import tarfile
@@ -252,8 +253,8 @@ def _await_answer(url: str, patience: float) -> None:
 
 
 def _one_line(words: object) -> str:
-    """The gist of an error, without the nested detail that network libraries add."""
-    text = " ".join(str(words).split())
+    """The gist of an error, without the nested detail that network libraries add, nor a password in an address."""
+    text = re.sub(r"//[^/@\s]+@", "//", " ".join(str(words).split()))
     for sign in ("NameResolutionError", "Name or service not known", "Temporary failure in name resolution"):
         if sign in text:
             return "no network, or no such host"

@@ -34,7 +34,6 @@ SAME_ELEMENTS = {
 }
 RESHAPES = {"reshape", "squeeze", "expand_dims"}
 SLICES = {"slice", "split"}
-READ_BY_INDEX = {"dynamic_slice", "gather"}
 TRANSPOSED_BY_JAX = {"pad", "tile", "stack", "unstack", "gather", "scatter", "dynamic_update_slice"}
 
 
@@ -135,6 +134,14 @@ def broadcast_link(old: Shape, new: Shape, kept: Sequence[int]) -> Link:
         return s.reshape(shape)
 
     return Link(pull, push, is_copying=prod(new) > prod(old))
+
+
+def elementwise_link(eqn: JaxprEqn, operand: int) -> Link | None:
+    """From one operand of an elementwise operation to its output; axes of size 1 may be stretched."""
+    old, new = shape_of(eqn.invars[operand]), shape_of(eqn.outvars[0])
+    if old == new:
+        return IDENTITY
+    return broadcast_link(old, new, tuple(range(len(new)))) if len(old) == len(new) else None
 
 
 def split_starts(params: dict[str, Any], output: int, rank: int) -> tuple[int, ...]:

@@ -95,6 +95,10 @@ class Value(NamedTuple):
     tracks: tuple[Track, ...] = ()
     pre: PreActivation | None = None
 
+    def passed(self, link: Link | None) -> PreActivation | None:
+        """The pre-activation that is left of this value after a link."""
+        return None if self.pre is None or link is None else self.pre.through(link)
+
     def settled(self) -> "Value":
         """The same value with its sum of squares computed here, before a loop body is entered."""
         if self.pre is None:

@@ -13,7 +13,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from gradless.signal_norm.calls import CALLS, inner_jaxpr, opened
-from gradless.signal_norm.layout import IDENTITY, READ_BY_INDEX, SAME_ELEMENTS, SLICES, Array, Link, read_link, shape_of
+from gradless.signal_norm.layout import SAME_ELEMENTS, SLICES, Array, Link, elementwise_link, read_link, shape_of
 from gradless.signal_norm.loops import LOOPS, Found
 from gradless.signal_norm.uses import Use, add_up, conv_link, conv_use, dot_link, dot_use
 from gradless.signal_norm.values import Joined, PreActivation, Sink, Track, Value
@@ -157,23 +157,23 @@ class Walk:
 
     def link(self, eqn: JaxprEqn, inputs: list[Value], i: int, output: int) -> Link | None:
         if eqn.primitive.name in ELEMENTWISE:
-            return IDENTITY if shape_of(eqn.invars[i]) == shape_of(eqn.outvars[output]) else None
+            return elementwise_link(eqn, i)
         return read_link(eqn, i, output, [value.array for value in inputs])
 
     def pre(self, eqn: JaxprEqn, inputs: list[Value], output: int) -> PreActivation | None:
         """The pre-activation that an output still is: sums join, layout operations pass it on."""
-        sources = [value.pre for value in inputs if value.pre is not None]
-        if not sources or self.is_data_only:
+        name = eqn.primitive.name
+        if self.is_data_only or not any(value.pre for value in inputs):
             return None
-        if eqn.primitive.name in SUMS:
-            return sources[0] if len(sources) == 1 else sources[0].join(sources[1])
-        i = next(i for i, value in enumerate(inputs) if value.pre is not None)
-        if eqn.primitive.name in SAME_ELEMENTS:
+        if name in SAME_ELEMENTS:
             return inputs[output].pre
-        if eqn.primitive.name in ELEMENTWISE or eqn.primitive.name in READ_BY_INDEX:
+        if name in SUMS:
+            summands = [pre for i, v in enumerate(inputs) if (pre := v.passed(elementwise_link(eqn, i))) is not None]
+            return summands[0].join(summands[1]) if len(summands) == 2 else summands[0]
+        if name in ELEMENTWISE:
             return None
-        link = read_link(eqn, i, output, [value.array for value in inputs])
-        return None if link is None else sources[0].through(link)
+        i = next(i for i, value in enumerate(inputs) if value.pre is not None)
+        return inputs[i].passed(read_link(eqn, i, output, [value.array for value in inputs]))
 
 
 def walk_body(body: ClosedJaxpr, arrays: Sequence[Array], outer: Sequence[Value]) -> tuple[list[Array], Found]:
