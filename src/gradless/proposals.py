@@ -1,6 +1,6 @@
 """The Gaussian move of all parameters at once, and the random numbers behind it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,14 +25,19 @@ class Proposal(NamedTuple):
 def draw(key: Key, x: jax.Array, with_xi: bool) -> Noise:
     """Return the noise of one step; the same key gives the same `normal` at every temperature."""
     key_move, key_decision = jax.random.split(key)
-    normal = rounded(jax.random.normal(key_move, x.shape, x.dtype))
-    xi = 1 - jax.random.uniform(key_decision, (), x.dtype) if with_xi else None
+    normal = rounded(jax.random.normal(key_move, x.shape, working_dtype(x)))
+    xi = 1 - jax.random.uniform(key_decision, (), working_dtype(x)) if with_xi else None
     return Noise(normal, xi)
 
 
-def displace(mu: jax.Array, scale: jax.Array, normal: jax.Array) -> jax.Array:
-    """Return eps with eps_i ~ N(mu_i, scale_i^2). Paper: Eqs. (8) and (9)."""
-    return mu + rounded(scale * normal)
+def working_dtype(x: jax.Array) -> Any:
+    """Return the precision of noise, sigma, lambda and mu: that of x, but float32 at least."""
+    return jnp.promote_types(x.dtype, jnp.float32)
+
+
+def move(x: jax.Array, eps: jax.Array) -> Proposal:
+    """Return the proposal x' = x + eps, in the precision of x. Paper: Eqs. (1) and (9)."""
+    return Proposal((x + eps).astype(x.dtype), eps)
 
 
 def rounded(product: jax.Array) -> jax.Array:

@@ -146,7 +146,7 @@ def test_a_chain_may_be_advanced_in_pieces_of_any_length(until):
     np.testing.assert_array_equal(chain.carry.state.x, whole.state.x)
     assert flags.shape == (60,)
     assert flags.mean() == whole.acceptance
-    assert [row["step"] for row in chain.rows] == whole.trace.step[1:].tolist()
+    assert [row["step"] for row in chain.rows if row["step"] > 0] == whole.trace.step[1:].tolist()
 
 
 def test_chains_run_one_per_core():

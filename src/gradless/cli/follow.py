@@ -35,6 +35,7 @@ def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run
     with one_line():
         with working(console, "compiling", is_quiet or is_json):
             session = make([follower(console, is_quiet, is_json)], report)
+        session.report = report
         with stopping_cleanly(session):
             session.go()
         result = session.result()

@@ -10,6 +10,12 @@ from gradless.engine.batches import Minibatch
 if TYPE_CHECKING:
     from gradless.engine.session import Session
 
+FROZEN_WORDS = (
+    "frozen: sigma has fallen below what floating point can resolve, and no move changes x any more; use float64, a "
+    "larger n_s, or let the run end there (stop_when_frozen)"
+)
+MIN_STEPS = 500  # before that nothing can be said
+
 
 def advice(session: "Session") -> str | None:
     """Return what looks wrong with the run, if something does."""
@@ -21,10 +27,9 @@ def advice(session: "Session") -> str | None:
     first, last = float(np.nanmedian(rows[0]["loss"])), float(np.nanmin(rows[-1]["loss"]))
     fallen = (first - last) / abs(first) if first else 0.0
     if np.any(rows[-1]["is_frozen"]):
-        return (
-            "frozen: sigma has fallen below what floating point can resolve, and no move changes x any more; "
-            "use --precision float64, a larger n_s, or stop here with --stop-when-frozen"
-        )
+        return FROZEN_WORDS
+    if session.t < MIN_STEPS or session.stopped_by == "target":
+        return None
     if acceptance < 0.01:
         how = "aMC lowers it by itself, so give it more steps or" if hasattr(chains[0].algorithm, "n_s") else "so"
         return f"acceptance is {acceptance:.2%}: sigma is too large; {how} lower sigma"

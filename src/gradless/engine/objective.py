@@ -21,7 +21,7 @@ class Objective:
     loss: ByIdentity
     flattening: Flattening
     has_data: bool
-    signal_norm: bool | tuple[tuple[str, float], ...] = False
+    signal_norm: bool | tuple[tuple[str, Any], ...] = False
     needs_gradient: bool = False
 
     def value(self, x: jax.Array, batch: Any) -> jax.Array:
@@ -62,8 +62,9 @@ class Objective:
 
 def _spread(lam: list[jax.Array], flattening: Flattening) -> jax.Array:
     """Return lambda_i for every i of x, from one array per leaf that broadcasts to it."""
+    dtype = jnp.promote_types(flattening.dtype, jnp.float32)
     spread = zip(lam, flattening.shapes, strict=True)
-    return jnp.concatenate([jnp.broadcast_to(one, shape).ravel().astype(flattening.dtype) for one, shape in spread])
+    return jnp.concatenate([jnp.broadcast_to(one, shape).ravel().astype(dtype) for one, shape in spread])
 
 
 def call(function: Callable[..., Any], params: Any, batch: Any, has_data: bool) -> Any:

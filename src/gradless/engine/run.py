@@ -184,7 +184,7 @@ def _next_record(t: jax.Array, record_every: jax.Array) -> jax.Array:
 
 def _record(program: Program, carry: Carry, test: Any) -> dict[str, jax.Array]:
     state = carry.state
-    sigma = getattr(state, "sigma", jnp.full((), jnp.nan, state.x.dtype))
+    sigma = getattr(state, "sigma", jnp.full((), jnp.nan))
     record = {
         "step": carry.t,
         "loss": state.loss,
@@ -221,8 +221,9 @@ def _is_frozen(state: State) -> jax.Array:
     """
     if not hasattr(state, "sigma"):
         return jnp.zeros((), bool)
-    move = state.sigma * jnp.max(getattr(state, "lam", jnp.ones((), state.x.dtype)))
-    return move < jnp.finfo(state.x.dtype).eps / 2 * jnp.sqrt(jnp.mean(state.x**2))
+    largest_move = state.sigma * jnp.max(getattr(state, "lam", jnp.ones_like(state.sigma)))
+    typical_x = jnp.sqrt(jnp.mean(state.x.astype(state.sigma.dtype) ** 2))
+    return largest_move < jnp.finfo(state.x.dtype).eps / 2 * typical_x
 
 
 def _status(program: Program, carry: Carry, record: dict[str, jax.Array], limits: Limits) -> jax.Array:

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import numpy as np
 
 from gradless.engine import run
 from gradless.engine.chains import Chain, Work, num_workers
+from gradless.engine.diagnosis import FROZEN_WORDS, advice
 from gradless.engine.result import Result, Trace
 from gradless.engine.selection import Selection
 
@@ -57,6 +59,8 @@ class Session:
     seconds: float = 0.0
     stopped_by: str | None = None
     stop_requested: str | None = None  # set from a signal handler or a callback
+    report: Callable[[str], None] = warnings.warn  # told what the user should know while the run goes on
+    is_frozen_told: bool = False
     _chunk: int = 1
 
     @property
@@ -156,6 +160,9 @@ class Session:
 
     def _announce(self, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         self.rows += rows
+        if not self.is_frozen_told and any(np.any(row["is_frozen"]) for row in rows):
+            self.is_frozen_told = True
+            self.report(FROZEN_WORDS)
         for listener in self.listeners:
             listener.chunk_done(self, rows, flags)
 
@@ -172,8 +179,6 @@ class Session:
 
     def result(self) -> Result:
         """Return what has been reached."""
-        from gradless.engine.diagnosis import advice
-
         flattening = self.work.program.objective.flattening
         states = [chain.carry.state for chain in self.chains if chain.carry is not None]
         one = len(self.chains) == 1

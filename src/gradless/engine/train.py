@@ -139,7 +139,8 @@ def prepare(
             target_loss=-np.inf if plan.target_loss is None else plan.target_loss,
             target_metric=np.nan if plan.target_metric is None else parse_metric(plan.target_metric)[2],
         )
-        typed = [jax.tree.map(lambda leaf: jnp.asarray(leaf, flattening.dtype), each) for each in algorithms]
+        working = jnp.promote_types(flattening.dtype, jnp.float32)
+        typed = [jax.tree.map(lambda leaf: jnp.asarray(leaf, working), each) for each in algorithms]
         return Session(
             work,
             [Chain(number, key, own, work) for number, key, own in zip(plan.chains, keys, typed, strict=True)],
@@ -175,12 +176,16 @@ def _starting_point(params: Params | Callable[..., Params], key: Key, algorithm:
     return params(key_init, sigma=getattr(algorithm, "sigma", None)) if wants_sigma else params(key_init)
 
 
-def _hashable(signal_norm: Any) -> bool | tuple[tuple[str, float], ...]:
+def _hashable(signal_norm: Any) -> bool | tuple[tuple[str, Any], ...]:
     if isinstance(signal_norm, bool):
         return signal_norm
     if hasattr(signal_norm, "items"):
-        return tuple(sorted((str(path), float(value)) for path, value in signal_norm.items()))
+        return tuple(sorted((str(path), _nested(np.asarray(value).tolist())) for path, value in signal_norm.items()))
     raise ValueError(f'signal_norm must be True, False or a dict {{"path": value}}, got {signal_norm!r}')
+
+
+def _nested(value: Any) -> Any:
+    return tuple(_nested(item) for item in value) if isinstance(value, list) else value
 
 
 def _per_chain(algorithm: Algorithm, num_chains: int) -> list[Algorithm]:

@@ -1,14 +1,14 @@
 """aMC, the adaptive Monte Carlo algorithm: Sec. III A of the paper, steps 1 to 4 in order."""
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from gradless.acceptance import accept
 from gradless.kernels.select import refresh, select
-from gradless.proposals import Noise, Proposal, displace, draw, rounded
+from gradless.proposals import Noise, Proposal, draw, move, rounded, working_dtype
 from gradless.settings import (
     COUNT,
     FRACTION,
@@ -45,7 +45,7 @@ class AMC:
     sigma: float = setting(1e-2, doc="initial move scale sigma_0", rule=POSITIVE)
     epsilon: float = setting(0.0, doc="rate at which mu follows accepted moves", rule=WITHIN_ONE, off=0.0)
     n_s: float = setting(100, doc="rejections in a row before sigma shrinks", rule=COUNT, off=float("inf"))
-    signal_norm: bool | Mapping[str, float] = setting(False, doc="scale moves by the neurons' inputs", is_static=True)
+    signal_norm: bool | Mapping[str, Any] = setting(False, doc="scale moves by the neurons' inputs", is_static=True)
     temperature: float | Callable[[jax.Array], jax.Array] = setting(
         0.0, doc="temperature T, a number or a function of the step", rule=NOT_NEGATIVE, off=0.0
     )
@@ -56,9 +56,9 @@ class AMC:
 
     def init(self, x: jax.Array, evaluation: Evaluation) -> AMCState:
         """Start at x with mu = 0 and sigma = sigma_0."""
-        one, zero = jnp.ones((), x.dtype), jnp.zeros((), jnp.int32)
+        one, zero = jnp.ones((), working_dtype(x)), jnp.zeros((), jnp.int32)
         lam = one if evaluation.lam is None else evaluation.lam
-        mu = jnp.zeros((), x.dtype) if is_off(self.epsilon) else jnp.zeros_like(x)
+        mu = jnp.zeros(() if is_off(self.epsilon) else x.shape, one.dtype)
         return AMCState(x, evaluation.loss, lam, mu, self.sigma * one, n_cr=zero, n=zero)
 
     def draw(self, key: Key, x: jax.Array) -> Noise:
@@ -78,8 +78,8 @@ class AMC:
     def propose(self, noise: Noise, state: AMCState) -> Proposal:
         """Propose x' = x + eps. Paper: step 2, Eq. (9)."""
         # Step 2. Proposed move: eps_i ~ N(mu_i, (lambda_i sigma)^2) for all parameters at once.
-        eps = displace(state.mu, state.lam * state.sigma, noise.normal)
-        return Proposal(state.x + eps, eps)
+        eps = state.mu + rounded(state.lam * state.sigma * noise.normal)
+        return move(state.x, eps)
 
     def decide(
         self, noise: Noise, state: AMCState, proposal: Proposal, evaluation: Evaluation

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from gradless.kernels.select import refresh
+from gradless.proposals import working_dtype
 from gradless.settings import FRACTION, POSITIVE, check_settings, setting, settings
 from gradless.types import Evaluate, Evaluation, Info, Key, State
 
@@ -34,7 +35,7 @@ class _Gradient:
 
     def init(self, x: jax.Array, evaluation: Evaluation) -> GradientState:
         """Start at x."""
-        memory = self.rule().init(x)
+        memory = self.rule().init(x.astype(working_dtype(x)))
         return GradientState(x, evaluation.loss, evaluation.grad, memory, n=jnp.zeros((), jnp.int32))
 
     def draw(self, key: Key, x: jax.Array) -> tuple[()]:
@@ -47,14 +48,15 @@ class _Gradient:
         """Follow the gradient once, with one pass forward and back whatever the batches are."""
         is_fixed = is_new_batch is False
         state = refresh(state, evaluate, not is_fixed)
-        update, memory = self.rule().update(state.grad, state.memory, state.x)
-        state = state._replace(x=state.x + update, memory=memory, n=state.n + 1)
+        grad = jnp.asarray(state.grad, working_dtype(state.x))
+        update, memory = self.rule().update(grad, state.memory, state.x)
+        state = state._replace(x=optax.apply_updates(state.x, update), memory=memory, n=state.n + 1)
         state = refresh(state, evaluate, is_fixed)  # on a fixed batch the pass at the new point serves the next step
         return state, Info(jnp.ones((), bool), jnp.isfinite(state.loss))
 
     def reset(self, state: State) -> State:
         """Forget the moments."""
-        return state._replace(memory=self.rule().init(state.x))
+        return state._replace(memory=self.rule().init(state.x.astype(working_dtype(state.x))))
 
     def evaluations(self, is_new_batch: bool) -> int:
         """One pass, forward and back."""

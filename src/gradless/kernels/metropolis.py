@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from gradless.acceptance import accept
 from gradless.kernels.select import refresh, select
-from gradless.proposals import Noise, Proposal, displace, draw
+from gradless.proposals import Noise, Proposal, draw, move, rounded, working_dtype
 from gradless.settings import NOT_NEGATIVE, POSITIVE, check_settings, is_off, setting, settings
 from gradless.types import Evaluate, Evaluation, Info, Key
 
@@ -39,7 +39,7 @@ class Metropolis:
 
     def init(self, x: jax.Array, evaluation: Evaluation) -> MetropolisState:
         """Start at x."""
-        sigma = self.sigma * jnp.ones((), x.dtype)
+        sigma = self.sigma * jnp.ones((), working_dtype(x))
         return MetropolisState(x, evaluation.loss, sigma, n=jnp.zeros((), jnp.int32))
 
     def draw(self, key: Key, x: jax.Array) -> Noise:
@@ -56,8 +56,7 @@ class Metropolis:
 
     def propose(self, noise: Noise, state: MetropolisState) -> Proposal:
         """Propose x' = x + eps with eps_i ~ N(0, sigma^2). Paper: Eq. (1)."""
-        eps = displace(jnp.zeros_like(state.sigma), state.sigma, noise.normal)
-        return Proposal(state.x + eps, eps)
+        return move(state.x, rounded(state.sigma * noise.normal))
 
     def decide(
         self, noise: Noise, state: MetropolisState, proposal: Proposal, evaluation: Evaluation
