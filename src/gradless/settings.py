@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -11,23 +11,34 @@ import numpy as np
 T = TypeVar("T")
 
 
+class Rule(NamedTuple):
+    """What a number must be, in words and as a test."""
+
+    words: str
+    is_allowed: Callable[[np.ndarray], np.ndarray]
+    may_be_infinite: bool = False
+
+
 def setting(
     default: Any = dataclasses.MISSING,
     *,
     doc: str,
-    rule: tuple[str, Callable[[np.ndarray], np.ndarray]] | None = None,
+    rule: Rule | None = None,
     off: float = float("nan"),
     is_static: bool = False,
+    may_be_function: bool = False,
 ) -> Any:
     """Declare one field: its line of documentation, its rule, and the value at which its part is left out."""
-    return dataclasses.field(default=default, metadata={"doc": doc, "rule": rule, "off": off, "is_static": is_static})
+    metadata = {"doc": doc, "rule": rule, "off": off, "is_static": is_static, "may_be_function": may_be_function}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-POSITIVE = ("positive", lambda v: v > 0)
-NOT_NEGATIVE = ("zero or positive", lambda v: v >= 0)
-FRACTION = ("above 0 and at most 1", lambda v: (v > 0) & (v <= 1))
-WITHIN_ONE = ("between -1 and 1", lambda v: np.abs(v) <= 1)
-COUNT = ("a whole number of at least 1, or inf", lambda v: (v >= 1) & ((v == np.floor(v)) | np.isinf(v)))
+POSITIVE = Rule("positive", lambda v: v > 0)
+NOT_NEGATIVE = Rule("zero or positive", lambda v: v >= 0)
+FRACTION = Rule("above 0 and at most 1", lambda v: (v > 0) & (v <= 1))
+WITHIN_ONE = Rule("between -1 and 1", lambda v: np.abs(v) <= 1)
+BELOW_ONE = Rule("at least 0 and below 1", lambda v: (v >= 0) & (v < 1))
+COUNT = Rule("a whole number of at least 1, or inf", lambda v: (v >= 1) & (v == np.floor(v)), may_be_infinite=True)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
@@ -78,22 +89,28 @@ def _is_static(field: dataclasses.Field, value: Any) -> bool:
 def check_settings(owner: Any) -> None:
     """Refuse a wrong value where it is given, with its name, the rule and the value."""
     for field in dataclasses.fields(owner):
-        value = getattr(owner, field.name)
-        if field.metadata["rule"] is not None and value is not None and not callable(value):
-            check(field.name, value, field.metadata["rule"])
+        value, rule = getattr(owner, field.name), field.metadata["rule"]
+        is_left_open = value is None and field.default is None
+        is_function = callable(value) and field.metadata["may_be_function"]
+        if rule is not None and not is_left_open and not is_function:
+            check(field.name, value, rule)
 
 
-def check(name: str, value: Any, rule: tuple[str, Callable[[np.ndarray], np.ndarray]]) -> None:
+def check(name: str, value: Any, rule: Rule) -> None:
     """Raise ValueError unless every number in `value` obeys `rule`."""
-    words, is_allowed = rule
+    words = rule.words
     try:
         numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be {words}, got {value!r}") from None
+        numbers = np.asarray(np.nan)
+    if isinstance(value, bool | str) or value is None or numbers.size == 0:
+        raise ValueError(f"{name} must be {words}, got {value!r}")
     with np.errstate(invalid="ignore"):
-        wrong = numbers[~(is_allowed(numbers) & ~np.isnan(numbers))]
-    if wrong.size or numbers.size == 0 or isinstance(value, bool):
-        shown = value if wrong.size == 0 or numbers.ndim == 0 else float(wrong.flat[0])
+        is_right = rule.is_allowed(numbers) & ~np.isnan(numbers)
+    if rule.may_be_infinite is False and (is_right & np.isinf(numbers)).any():
+        words, is_right = f"{words} and finite", is_right & np.isfinite(numbers)
+    if not is_right.all():
+        shown = value if numbers.ndim == 0 else float(numbers[~is_right].flat[0])
         raise ValueError(f"{name} must be {words}, got {shown}")
 
 

@@ -15,7 +15,7 @@ from gradless.engine import run as loop
 from gradless.engine.plan import Plan
 from gradless.engine.session import Listener, Session, precision_of
 from gradless.kernels import algorithm_to_json
-from gradless.records import Metrics, Recorder, RunDirectory, RunError, load_newest
+from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, load_newest
 from gradless.types import Algorithm
 
 
@@ -29,11 +29,16 @@ def begin_recording(
     report: Any = None,
 ) -> "Recording":
     """Make the run directory of a new session and let it follow along; `about` says what the problem is."""
-    settings = {**about, "algorithm": algorithm_to_json(algorithm), "plan": plan.to_json()}
+    settings = {**about, "algorithm": algorithm_to_json(algorithm), "plan": plan.to_json(), "x64": is_x64()}
     directory = RunDirectory.create(path, settings, environment(), overwrite)
     recording = Recording(directory, session, plan, step=0, report=report or _warn)
-    session.listeners.append(recording)
+    session.listeners.insert(0, recording)  # before a callback, whose exception must not keep a chunk from the record
     return recording
+
+
+def is_x64() -> bool:
+    """Return whether JAX computes in float64 where it is asked to: losses are then added up in float64."""
+    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
 
 
 def go_on_recording(
@@ -42,10 +47,12 @@ def go_on_recording(
     """Bring a session to the last good checkpoint of its run and let it record on from there."""
     report = report or _warn
     checkpoint = load_newest(directory.checkpoints_path, report)
-    restore(session, checkpoint.tensors, checkpoint.meta)
+    restore(session, checkpoint)
+    rows = [row for row in Metrics(directory.metrics_path).rows() if row["step"] <= checkpoint.step]
+    check_rows(rows, len(session.chains), directory.metrics_path)
     recording = Recording(directory, session, plan, step=checkpoint.step, report=report, without_replay=without_replay)
-    session.rows = list(Metrics(directory.metrics_path).rows())
-    session.listeners.append(recording)
+    session.rows = rows
+    session.listeners.insert(0, recording)
     return recording
 
 
@@ -63,6 +70,8 @@ class Recording(Listener):
     ):
         self.directory = directory
         self.every = plan.checkpoint_every
+        self.t = -1  # the step up to which records and log are complete
+        self.is_complete = True  # at the end: whether everything is on the disk
         self.last = -float("inf")  # the first checkpoint comes at once, so that a run can always be gone on with
         self.recorder = Recorder(directory, step, len(session.chains), report, without_replay=without_replay)
 
@@ -71,18 +80,32 @@ class Recording(Listener):
         self.recorder.metrics(rows)
         if flags.shape[1]:
             self.recorder.accepted(session.t - flags.shape[1], flags)
+        self.t = session.t
         if time.monotonic() - self.last >= self.every or self.recorder.wants_checkpoint:
             self.checkpoint(session)
 
     def finished(self, session: Session) -> None:
-        """Write the last checkpoint and let the run go."""
-        self.checkpoint(session)
-        self.recorder.close()
+        """Write the last checkpoint and let the run go.
+
+        An exception in the middle of a round leaves chains apart and the log behind; the last checkpoint then stands.
+        """
+        try:
+            if self.t == session.t and _stand_together(session):
+                self.checkpoint(session)
+        finally:
+            self.is_complete = self.recorder.close()
 
     def checkpoint(self, session: Session) -> None:
         """Write the whole state."""
         self.recorder.checkpoint(session.t, *snapshot(session))
         self.last = time.monotonic()
+
+
+def _stand_together(session: Session) -> bool:
+    carries = [chain.carry for chain in session.chains if chain.carry is not None]
+    if any(leaf.is_deleted() for leaf in jax.tree.leaves(carries)):
+        return False  # given to a chunk that was not finished
+    return all(carry.t == session.t or carry.status != loop.GOING for carry in carries)
 
 
 def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -111,8 +134,9 @@ def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return tensors, meta
 
 
-def restore(session: Session, tensors: dict[str, Any], meta: dict[str, Any]) -> None:
+def restore(session: Session, checkpoint: Checkpoint) -> None:
     """Bring a session that has not begun to the state of a checkpoint; refuse one that does not fit."""
+    meta = checked_meta(checkpoint)
     numbers = [chain["number"] for chain in meta["chains"]]
     if numbers != [chain.index for chain in session.chains]:
         raise RunError(f"the checkpoint is of chains {numbers}, the settings say {[c.index for c in session.chains]}")
@@ -122,7 +146,7 @@ def restore(session: Session, tensors: dict[str, Any], meta: dict[str, Any]) -> 
     with precision_of(session.dtype):
         for place, (chain, stored) in enumerate(zip(session.chains, meta["chains"], strict=True)):
             like = chain.expected_carry(session.points[place])
-            leaves = [_fitting(name, leaf, tensors, place) for name, leaf in _named(like)]
+            leaves = [_fitting(name, leaf, checkpoint.tensors, place) for name, leaf in _named(like)]
             chain.carry = jax.tree.unflatten(jax.tree.structure(like), leaves)
             chain.t, chain.status = int(chain.carry.t), int(chain.carry.status)
             chain.growths, chain.stage_start = list(stored["growths"]), tuple(stored["stage_start"])
@@ -131,9 +155,71 @@ def restore(session: Session, tensors: dict[str, Any], meta: dict[str, Any]) -> 
             if chain.status == loop.DIVERGED:
                 raise RunError("the run has diverged: its loss is no longer a number, and it cannot go on")
     session.t = max(chain.t for chain in session.chains)
+    if session.t != checkpoint.step:
+        raise RunError(f"{checkpoint.path} says step {checkpoint.step}, its chains stand at {session.t}")
     session.accepted, session.seconds_before = list(meta["accepted"]), float(meta["seconds"])
     if session.selection:
         session.selection.events = list(meta["selections"])
+
+
+def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return what a checkpoint says beside its tensors; refuse what this program cannot have written."""
+    meta = checkpoint.meta
+    chains = meta.get("chains")
+    is_ours = (
+        isinstance(meta.get("prng"), str)
+        and isinstance(meta.get("seconds"), int | float)
+        and isinstance(chains, list)
+        and 0 < len(chains) == len(_counts(meta.get("accepted")))
+        and all(isinstance(chain, dict) and _is_chain(chain, checkpoint.step) for chain in chains)
+        and isinstance(meta.get("selections"), list)
+        and all(_is_selection(event, chains) for event in meta["selections"])
+    )
+    if not is_ours:
+        raise RunError(f"{checkpoint.path} is not of a run of gradless: its text is not what a session writes")
+    return meta
+
+
+def _is_chain(chain: dict[str, Any], step: int) -> bool:
+    began = chain.get("stage_start")
+    growths = chain.get("growths")
+    return (
+        len(_counts([chain.get(name) for name in ("number", "nonfinite", "last_record")])) == 3
+        and isinstance(began, list)
+        and len(began) == 4
+        and all(isinstance(value, int | float) for value in began)
+        and isinstance(growths, list)
+        and len(_counts(growths)) == len(growths)
+        and all(growth <= step for growth in growths)
+    )
+
+
+def _is_selection(event: Any, chains: list[dict[str, Any]]) -> bool:
+    if not isinstance(event, dict) or not _counts([event.get("step")]) or not isinstance(event.get("copied"), list):
+        return False
+    numbers = [chain["number"] for chain in chains]
+    return all(isinstance(pair, list) and len(pair) == 2 and set(pair) <= set(numbers) for pair in event["copied"])
+
+
+def _counts(values: Any) -> list[int]:
+    """Return the list if it is one of whole numbers of 0 or more, else an empty one."""
+    is_list = isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    return values if is_list else []
+
+
+def check_rows(rows: list[dict[str, Any]], num_chains: int, path: Path) -> None:
+    """Refuse records that are not all alike, or not numbers, one per chain."""
+    for row in rows:
+        values = [value for name, value in row.items() if name not in ("step", "seconds")]
+        fit = [_is_number(v) if num_chains == 1 else isinstance(v, list) and len(v) == num_chains for v in values]
+        numbers = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        is_whole = row.keys() == rows[0].keys() and {"loss", "acceptance", "sigma", "is_frozen", "seconds"} < row.keys()
+        if not (is_whole and all(fit) and all(map(_is_number, [*numbers, row["seconds"]]))):
+            raise RunError(f"{path} is damaged at step {row['step']}: restore it from a copy")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
 
 
 def differing(states: list[Any], tensors: dict[str, Any]) -> str | None:

@@ -47,7 +47,7 @@ class AMC:
     n_s: float = setting(100, doc="rejections in a row before sigma shrinks", rule=COUNT, off=float("inf"))
     signal_norm: bool | Mapping[str, Any] = setting(False, doc="scale moves by the neurons' inputs", is_static=True)
     temperature: float | Callable[[jax.Array], jax.Array] = setting(
-        0.0, doc="temperature T, a number or a function of the step", rule=NOT_NEGATIVE, off=0.0
+        0.0, doc="temperature T, a number or a function of the step", rule=NOT_NEGATIVE, off=0.0, may_be_function=True
     )
     sigma_decay: float = setting(0.95, doc="factor on sigma after n_s rejections", rule=FRACTION)
 

@@ -8,7 +8,7 @@ import optax
 
 from gradless.kernels.select import refresh
 from gradless.proposals import working_dtype
-from gradless.settings import FRACTION, POSITIVE, check_settings, setting, settings
+from gradless.settings import BELOW_ONE, POSITIVE, check_settings, setting, settings
 from gradless.types import Evaluate, Evaluation, Info, Key, State
 
 
@@ -88,8 +88,8 @@ class Adam(_Gradient):
     name: ClassVar[str] = "adam"
 
     learning_rate: float = setting(1e-3, doc="learning rate alpha", rule=POSITIVE)
-    b1: float = setting(0.9, doc="decay of the first moment", rule=FRACTION)
-    b2: float = setting(0.999, doc="decay of the second moment", rule=FRACTION)
+    b1: float = setting(0.9, doc="decay of the first moment", rule=BELOW_ONE)
+    b2: float = setting(0.999, doc="decay of the second moment", rule=BELOW_ONE)
     clip: float | None = setting(None, doc="largest norm of the gradient; none by default", rule=POSITIVE)
 
     def rule(self) -> optax.GradientTransformation:

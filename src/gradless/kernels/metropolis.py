@@ -31,7 +31,7 @@ class Metropolis:
 
     sigma: float = setting(1e-3, doc="move scale sigma", rule=POSITIVE)
     temperature: float | Callable[[jax.Array], jax.Array] = setting(
-        0.0, doc="temperature T, a number or a function of the step", rule=NOT_NEGATIVE, off=0.0
+        0.0, doc="temperature T, a number or a function of the step", rule=NOT_NEGATIVE, off=0.0, may_be_function=True
     )
 
     def __post_init__(self) -> None:
