@@ -5,27 +5,33 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gradless.proposals import displace, draw, rounded
+from gradless.proposals import draw, move, rounded, working_dtype
 
 
-def test_a_displacement_is_mu_plus_scale_times_the_normal_number():
-    mu, scale, normal = jnp.array([0.25, -0.5]), jnp.array([0.25, 1.0]), jnp.array([1.0, -2.0])
-    np.testing.assert_array_equal(displace(mu, scale, normal), [0.5, -2.5])
+def test_a_proposal_is_x_plus_the_displacement():
+    proposal = move(jnp.array([1.0, 2.0]), jnp.array([0.5, -2.5]))
+    np.testing.assert_array_equal(proposal.x, [1.5, -0.5])
+    np.testing.assert_array_equal(proposal.eps, [0.5, -2.5])
 
 
-def test_displacements_have_mean_mu_and_variance_scale_squared():
-    """eps_i ~ N(mu_i, scale_i^2), Eqs. (8) and (9)."""
+def test_a_proposal_has_the_precision_of_x_and_its_displacement_that_of_the_noise():
+    proposal = move(jnp.array([1.0], jnp.bfloat16), jnp.array([1.0 + 2.0**-20], jnp.float32))
+    assert (proposal.x.dtype, proposal.eps.dtype) == (jnp.bfloat16, jnp.float32)
+    assert proposal.x == 2
+    assert proposal.eps == 1 + 2.0**-20
+
+
+def test_noise_is_normal_and_independent_from_parameter_to_parameter_and_from_key_to_key():
     num = 40_000
-    mu, scale = np.array([0.0, 3.0, -1.0]), np.array([1.0, 0.5, 2.0])
-    x = jnp.zeros(3)
     keys = jax.random.split(jax.random.key(1), num)
-    eps = jax.vmap(lambda key: displace(jnp.asarray(mu), jnp.asarray(scale), draw(key, x, False).normal))(keys)
-    eps = np.asarray(eps, np.float64)
-    # The mean of num samples has a standard error scale/sqrt(num), their variance one of scale^2 sqrt(2/num).
-    assert np.all(np.abs(eps.mean(0) - mu) < 4 * scale / np.sqrt(num))
-    assert np.all(np.abs(eps.var(0) - scale**2) < 4 * scale**2 * np.sqrt(2 / num))
-    # Parameters move independently: a correlation of num pairs has a standard error of 1/sqrt(num).
-    assert np.all(np.abs(np.corrcoef(eps.T)[np.triu_indices(3, 1)]) < 4 / np.sqrt(num))
+    normal = np.asarray(jax.vmap(lambda key: draw(key, jnp.zeros(3), False).normal)(keys), np.float64)
+    # Of num normal numbers the mean has a standard error of 1/sqrt(num), the variance sqrt(2/num), the fourth moment
+    # sqrt(96/num), and a correlation between pairs 1/sqrt(num).
+    assert np.all(np.abs(normal.mean(0)) < 4 / np.sqrt(num))
+    assert np.all(np.abs(normal.var(0) - 1) < 4 * np.sqrt(2 / num))
+    assert np.all(np.abs((normal**4).mean(0) - 3) < 4 * np.sqrt(96 / num))
+    assert np.all(np.abs(np.corrcoef(normal.T)[np.triu_indices(3, 1)]) < 4 / np.sqrt(num))
+    assert abs(np.mean(normal[1:, 0] * normal[:-1, 0])) < 4 / np.sqrt(num)
 
 
 def test_the_move_is_the_same_at_every_temperature():
@@ -62,19 +68,23 @@ def test_the_ends_of_xi_are_one_and_not_zero(monkeypatch, uniform, xi):
     assert draw(jax.random.key(0), jnp.zeros(1), True).xi == np.float32(xi)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_noise_has_the_type_of_x(dtype):
-    noise = draw(jax.random.key(0), jnp.zeros(3, dtype), True)
-    assert noise.normal.dtype == noise.xi.dtype == dtype
-    assert noise.normal.shape == (3,)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_noise_has_the_precision_of_x_but_float32_at_least(dtype):
+    with jax.enable_x64(True):
+        x = jnp.zeros(3, dtype)
+        noise = draw(jax.random.key(0), x, True)
+        assert noise.normal.dtype == noise.xi.dtype == working_dtype(x)
+        assert working_dtype(x) == ("float64" if dtype == "float64" else "float32")
+        assert noise.normal.shape == (3,)
 
 
-def test_a_compiled_displacement_is_rounded_like_one_computed_in_steps():
+def test_a_product_in_a_compiled_sum_is_rounded_like_one_computed_in_steps():
     """mu + scale z in one fused operation would round once instead of twice and move x elsewhere."""
     keys = jax.random.split(jax.random.key(5), 3)
     mu, scale, normal = (jax.random.normal(key, (10_000,)) for key in keys)
     in_steps = np.asarray(mu) + np.asarray(scale) * np.asarray(normal)  # NumPy rounds after each operation
-    np.testing.assert_array_equal(jax.jit(displace)(mu, scale, normal), in_steps)
+    compiled = jax.jit(lambda mu, scale, normal: mu + rounded(scale * normal))(mu, scale, normal)
+    np.testing.assert_array_equal(compiled, in_steps)
 
 
 def test_rounding_changes_no_number():

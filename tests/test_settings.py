@@ -21,6 +21,9 @@ WRONG = [
     (gl.amc, {"sigma": float("nan")}, f"sigma {POSITIVE}, got nan"),
     (gl.amc, {"sigma": "large"}, f"sigma {POSITIVE}, got 'large'"),
     (gl.amc, {"sigma": True}, f"sigma {POSITIVE}, got True"),
+    (gl.amc, {"sigma": float("inf")}, f"sigma {POSITIVE} and finite, got inf"),
+    (gl.amc, {"temperature": [1.0, float("inf")]}, f"temperature {NOT_NEGATIVE} and finite, got inf"),
+    (gl.adam, {"b1": 1.0}, "b1 must be at least 0 and below 1, got 1.0"),
     (gl.amc, {"sigma": []}, f"sigma {POSITIVE}, got \\[\\]"),
     (gl.amc, {"sigma": None}, f"sigma {POSITIVE}, got None"),
     (gl.amc, {"sigma": len}, f"sigma {POSITIVE}, got "),
@@ -64,6 +67,7 @@ def test_a_wrong_setting_is_refused_with_its_name_the_rule_and_the_value(make, v
         (gl.amc, {"sigma_decay": 1.0}),
         (gl.amc, {"sigma": np.array([0.1, 0.2])}),
         (gl.adam, {"clip": None}),
+        (gl.adam, {"b1": 0}),
     ],
 )
 def test_values_at_the_edge_of_a_rule_are_allowed(make, values):

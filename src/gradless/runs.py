@@ -1,7 +1,8 @@
 """A named problem trained and recorded, and gone on with later: what the commands `train` and `resume` do."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +11,8 @@ import numpy as np
 
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
-from gradless.engine.plan import Plan
-from gradless.engine.recording import begin_recording, differing, go_on_recording
+from gradless.engine.plan import LARGEST, Plan, check_whole
+from gradless.engine.recording import begin_recording, checked_meta, differing, go_on_recording, is_x64
 from gradless.engine.replay import Replay
 from gradless.engine.result import Result
 from gradless.engine.session import Listener, Session, precision_of
@@ -93,22 +94,28 @@ def reopen(
     time_budget: float | None = None,
     algorithm: Algorithm | None = None,
     problem: Problem | None = None,
+    trust: bool = False,
     listeners: list[Listener] | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Session:
-    """Return a session that stands at the last good checkpoint of a stored run and records on from there."""
-    with RunDirectory.open(path) as stored:
-        settings = stored.settings
-    problem = problem or stored_problem(path, settings)
-    algorithm = algorithm or algorithm_from_json(settings["algorithm"])
-    plan = Plan.from_json(settings["plan"], problem.error)
-    plan = dataclasses.replace(plan, steps=steps or plan.steps, time_budget=time_budget)
-    session = prepare(
-        algorithm, problem.loss, problem.init, plan, data=problem.data, metrics=problem.metrics, test=problem.test
-    )
+    """Return a session that stands at the last good checkpoint of a stored run and records on from there.
+
+    A target of more steps is remembered with the run; `time_budget` counts from now.
+    """
     directory = RunDirectory.resume(path)
     try:
-        go_on_recording(session, directory, plan, report)
+        settings = directory.settings
+        problem = problem or stored_problem(path, settings, trust)
+        algorithm = algorithm or stored_algorithm(path, settings)
+        plan = stored_plan(path, settings, problem)
+        wanted = dataclasses.replace(plan, steps=steps or plan.steps, time_budget=time_budget)
+        session = prepare(
+            algorithm, problem.loss, problem.init, wanted, data=problem.data, metrics=problem.metrics, test=problem.test
+        )
+        go_on_recording(session, directory, wanted, report)
+        session.time_budget += session.seconds_before
+        if wanted.steps > plan.steps:
+            directory.update_settings({**settings, "plan": {**settings["plan"], "steps": wanted.steps}})
     except BaseException:
         directory.close()
         raise
@@ -125,26 +132,29 @@ class Rebuilt(NamedTuple):
     checks: list[tuple[int, str | None]]  # checkpoint's step, and what differs if anything does
 
 
-def rebuild(path: str | Path, step: int, problem: Problem | None = None, verify: bool = False) -> Rebuilt:
+def rebuild(
+    path: str | Path, step: int, problem: Problem | None = None, verify: bool = False, trust: bool = False
+) -> Rebuilt:
     """Rebuild the nets of a stored run at `step` from its seed and its log of accepted steps."""
     with RunDirectory.open(path) as stored:
         settings = stored.settings
         newest = load_newest(stored.checkpoints_path, warn=lambda words: None, set_aside=False)
-        last = newest.step
+        meta, last = checked_meta(newest), newest.step
         kept = [load(file) for file in list_checkpoints(stored.checkpoints_path)] if verify else []
-        log = AcceptedLog(stored.accepted_path, len(newest.meta["chains"]))
+        log = AcceptedLog(stored.accepted_path, len(meta["chains"]))
         if not 0 <= step <= last:
             raise RunError(f"step must be from 0 to {last}, the last checkpoint of {path}, got {step}")
         reach = max([step, *[one.step for one in kept]])
-        accepted = [log.read(place, reach) for place in range(len(newest.meta["chains"]))]
-    problem = problem or stored_problem(path, settings)
-    plan = Plan.from_json(settings["plan"], problem.error)
-    algorithm = algorithm_from_json(settings["algorithm"])
+        accepted = [log.read(place, reach) for place in range(len(meta["chains"]))]
+    problem = problem or stored_problem(path, settings, trust)
+    algorithm = stored_algorithm(path, settings)
+    plan = stored_plan(path, settings, problem)
     session = prepare(
         algorithm, problem.loss, problem.init, plan, data=problem.data, metrics=problem.metrics, test=problem.test
     )
-    growths = [chain["growths"] for chain in newest.meta["chains"]]
-    replay = Replay(session, accepted, growths, newest.meta["selections"])
+    ends = np.ravel(newest.tensors["t"]).tolist()
+    growths = [chain["growths"] for chain in meta["chains"]]
+    replay = Replay(session, accepted, ends, growths, meta["selections"])
     states, checks = None, []
     for one in sorted({step, *[checkpoint.step for checkpoint in kept]}):
         found = list(replay.go_to(one))
@@ -153,13 +163,64 @@ def rebuild(path: str | Path, step: int, problem: Problem | None = None, verify:
     return Rebuilt(step, session, states or [], checks)
 
 
-def stored_problem(path: str | Path, settings: dict[str, Any]) -> Problem:
-    """Return the problem that a stored run names."""
-    if settings.get("problem") is None:
+def stored_problem(path: str | Path, settings: dict[str, Any], trust: bool) -> Problem:
+    """Return the problem that a stored run names; a module that it names is imported only if that is trusted."""
+    name, options = settings.get("problem"), settings.get("options", {})
+    if name is None:
         raise RunError(
             f"{path} was made by gl.train from a Python loss: go on with gl.resume(..., loss=, params=, data=)"
         )
-    return make_problem(settings["problem"], settings.get("options", {}))
+    if not isinstance(name, str) or not isinstance(options, dict):
+        raise _not_ours(path, "problem", name)
+    if ":" in name and not trust:
+        module = name.partition(":")[0]
+        raise RunError(
+            f"{path} is of the problem {name!r}, which runs the code of the module {module!r}: if you know that module, "
+            "give --trust (in Python trust=True)"
+        )
+    return make_problem(name, options)
+
+
+def stored_algorithm(path: str | Path, settings: dict[str, Any]) -> Algorithm:
+    """Return the algorithm of a stored run."""
+    try:
+        return algorithm_from_json(settings["algorithm"])
+    except (KeyError, TypeError, AttributeError, OverflowError):
+        raise _not_ours(path, "algorithm", settings.get("algorithm")) from None
+
+
+PLAN_KINDS: dict[str, Any] = {  # what Plan itself does not look at
+    "stop_when_frozen": bool,
+    "select_every": int | None,
+    "select_fraction": int | float,
+    "target_loss": int | float | None,
+    "target_metric": str | None,
+    "checkpoint_every": int | float,
+}
+
+
+def stored_plan(path: str | Path, settings: dict[str, Any], problem: Problem) -> Plan:
+    """Return the plan of a stored run; refuse one that JAX would compute differently now than when it was begun."""
+    table = settings.get("plan")
+    try:
+        plan = Plan.from_json(table, problem.error)  # type: ignore[arg-type]
+        for number in plan.chains:
+            check_whole("chains", number, least=0, most=LARGEST)
+    except (KeyError, TypeError, AttributeError, OverflowError):
+        raise _not_ours(path, "plan", table) from None
+    for name, kind in PLAN_KINDS.items():
+        if not isinstance(getattr(plan, name), kind):
+            raise _not_ours(path, name, getattr(plan, name))
+    if settings.get("x64", is_x64()) != is_x64():
+        mode = "with" if settings["x64"] else "without"
+        raise RunError(f"{path} was made {mode} JAX's jax_enable_x64: set it so before you go on, or use gl.resume")
+    return plan
+
+
+def _not_ours(path: str | Path, name: str, value: Any) -> RunError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:80]}..."
+    return RunError(f"{Path(path) / 'settings.json'} has a {name} that gradless did not write: {shown}")
 
 
 def resume(
@@ -175,18 +236,35 @@ def resume(
     algorithm: Algorithm | None = None,
     time_budget: float | None = None,
     callback: Callable[[dict[str, Any]], None] | None = None,
+    trust: bool = False,
 ) -> Result:
     """Go on with a recorded run from its last good checkpoint, bit for bit as if it had never stopped.
 
     steps: the total to reach, by default that of the run. A run of a named problem needs nothing more. A run of a
     Python loss needs the `loss`, `params` and `data` (and `metrics`, `test`, `error`) it was begun with again.
+    time_budget: seconds after which the run stops, counted from now.
+    trust: whether to import the module of a run of `module:object`, which runs that module's code.
     """
     problem = None if loss is None else Problem(params, loss, data, test, metrics, error)
-    session = reopen(run, steps=steps, time_budget=time_budget, algorithm=algorithm, problem=problem)
-    if callback:
-        session.listeners.append(Callback(callback))
-    session.go()
-    return dataclasses.replace(session.result(), run=str(run))
+    with mode_of(run):
+        session = reopen(run, steps=steps, time_budget=time_budget, algorithm=algorithm, problem=problem, trust=trust)
+        if callback:
+            session.listeners.append(Callback(callback))
+        session.go()
+        return dataclasses.replace(session.result(), run=str(run))
+
+
+@contextlib.contextmanager
+def mode_of(run: str | Path) -> Iterator[None]:
+    """Let JAX have float64, or not, as it had when the run was begun: the command line always has it."""
+    with RunDirectory.open(run) as stored:
+        wanted = stored.settings.get("x64")
+    before = is_x64()
+    jax.config.update("jax_enable_x64", wanted if isinstance(wanted, bool) else before)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 def standing(rebuilt: Rebuilt) -> list[tuple[float, dict[str, float]]]:

@@ -10,14 +10,16 @@ from gradless.engine import run
 from gradless.engine.diagnosis import advice
 
 
-def session(losses, acceptance=0.2, algorithm=None, batches=None, is_frozen=False, status=run.GOING) -> SimpleNamespace:
+def session(losses, acceptance=0.2, algorithm=None, batches=None, is_frozen=False, status=run.GOING, **more):
     """Return a stand-in for a session with these records."""
     rows = [{"loss": loss, "acceptance": acceptance, "is_frozen": is_frozen} for loss in losses]
     rows[0]["acceptance"] = float("nan") if np.ndim(acceptance) == 0 else [float("nan")] * len(acceptance)
     chain = SimpleNamespace(algorithm=algorithm or gl.metropolis(), status=status)
-    return SimpleNamespace(chains=[chain], rows=rows, work=SimpleNamespace(batches=batches or gl.full_batch()))
+    work = SimpleNamespace(batches=batches or gl.full_batch())
+    return SimpleNamespace(**{"chains": [chain], "rows": rows, "work": work, "t": 1000, "stopped_by": "steps"} | more)
 
 
+NAN = float("nan")
 FALLING = np.linspace(1, 0.1, 20).tolist()
 STILL = np.linspace(1, 0.99, 20).tolist()
 NOISY = (0.5 + np.tile([0.1, -0.1], 10) - np.linspace(0, 0.01, 20)).tolist()
@@ -52,7 +54,11 @@ def test_a_run_that_goes_badly_is_told_why(badly, words):
         session(FALLING, batches=gl.minibatch(2)),
         session(NOISY),  # not from minibatches
         session(FALLING, algorithm=gl.adam()),
+        # The second chain has ended at its target, and its records show NaN from there on.
+        session([[loss, NAN] for loss in FALLING], acceptance=[0.2, NAN], is_frozen=[False, NAN]),
         session([1.0], acceptance=0.0),  # too early to tell
+        session(STILL, acceptance=0.0, t=100),
+        session(STILL, acceptance=0.49, stopped_by="target"),  # it is where it was to go
     ],
 )
 def test_a_run_that_goes_well_is_left_alone(well):

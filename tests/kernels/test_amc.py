@@ -45,6 +45,19 @@ def test_the_proposal_adds_mu_plus_lambda_sigma_z_to_all_parameters_at_once():
     np.testing.assert_array_equal(proposal.x, X_NEW)
 
 
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_the_proposal_is_rounded_the_same_compiled_or_not(is_compiled):
+    """A fused x + (mu + sigma z) would move x elsewhere in a loop than in a replay."""
+    keys = jax.random.split(jax.random.key(6), 4)
+    x, mu, lam, normal = (np.asarray(jax.random.normal(key, (10_000,))) for key in keys)
+    state = STATE._replace(x=x, mu=mu, lam=lam, sigma=np.float32(0.3))
+    propose = AMC(epsilon=0.25).propose
+    proposal = (jax.jit(propose) if is_compiled else propose)(Noise(normal, None), state)
+    eps = mu + (lam * np.float32(0.3)) * normal  # NumPy rounds after each operation
+    np.testing.assert_array_equal(proposal.eps, eps)
+    np.testing.assert_array_equal(proposal.x, x + eps)
+
+
 def test_the_loss_is_evaluated_once_at_the_proposal_on_a_fixed_batch():
     seen = []
 

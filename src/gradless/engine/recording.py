@@ -72,7 +72,9 @@ class Recording(Listener):
         self.every = plan.checkpoint_every
         self.t = -1  # the step up to which records and log are complete
         self.is_complete = True  # at the end: whether everything is on the disk
-        self.last = -float("inf")  # the first checkpoint comes at once, so that a run can always be gone on with
+        # A new run's first checkpoint comes at once, so that it can always be gone on with; a resumed one has its own.
+        self.last = time.monotonic() if step else -float("inf")
+        self.saved = step if step else -1  # the step of the newest checkpoint
         self.recorder = Recorder(directory, step, len(session.chains), report, without_replay=without_replay)
 
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
@@ -96,8 +98,9 @@ class Recording(Listener):
             self.is_complete = self.recorder.close()
 
     def checkpoint(self, session: Session) -> None:
-        """Write the whole state."""
-        self.recorder.checkpoint(session.t, *snapshot(session))
+        """Write the whole state, unless it is on the disk already."""
+        if session.t != self.saved and self.recorder.checkpoint(session.t, *snapshot(session)):
+            self.saved = session.t
         self.last = time.monotonic()
 
 

@@ -28,11 +28,17 @@ class Replay:
     """All chains of a stored run, retraced step by step."""
 
     def __init__(
-        self, session: Session, accepted: list[np.ndarray], growths: list[list[int]], selections: list[dict[str, Any]]
+        self,
+        session: Session,
+        accepted: list[np.ndarray],
+        ends: list[int],
+        growths: list[list[int]],
+        selections: list[dict[str, Any]],
     ):
         if not hasattr(session.chains[0].algorithm, "decide"):
             raise ValueError(f"algorithm {session.chains[0].algorithm.name} has no accepted steps to replay")
         self.session, self.accepted, self.t = session, accepted, 0
+        self.ends = ends  # a chain that has reached its target stands still while others go on
         self.growths, self.selections = growths, selections
         with precision_of(session.dtype):
             self.states = [_first_state(chain, x) for chain, x in zip(session.chains, session.points, strict=True)]
@@ -61,7 +67,7 @@ class Replay:
         program, data = chain.work.stage(chain.stage)
         is_by_step = program.objective.signal_norm and not program.batches.is_fixed
         advance = retrace_minibatches if is_by_step else retrace
-        mine = self.accepted[place]
+        mine, stop = self.accepted[place], min(stop, self.ends[place])
         while (begin := int(self.states[place].n)) < stop:
             steps = np.full(MAX_ACCEPTED + 1, np.iinfo(np.int32).max, np.int32)
             found = mine[(mine >= begin) & (mine < stop)][:MAX_ACCEPTED]

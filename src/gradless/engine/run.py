@@ -132,22 +132,36 @@ def advance(
         stop = jnp.minimum(end, begin + block)
         return lax.while_loop(lambda loop: loop[0].t < stop, body, loop)
 
-    def make_record(carry: Carry, chunk: Chunk) -> tuple[Carry, Chunk]:
+    def make_record(carry: Carry, kept: Any, num_records: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
         record = _record(program, carry, test)
-        records = jax.tree.map(lambda kept, new: kept.at[chunk.num_records].set(new), chunk.records, record)
-        status = _status(program, carry, record, limits)
-        zero = jnp.zeros_like(carry.accepted)
-        carry = carry._replace(accepted=zero, nonfinite=zero, status=status)
-        return carry, chunk._replace(records=records, num_records=chunk.num_records + 1)
+        records = jax.tree.map(lambda all_of, new: all_of.at[num_records].set(new), kept, record)
+        return records, num_records + 1, _status(program, carry, record, limits)
 
-    def look_at_error(carry: Carry) -> Carry:
+    def record_if(is_due: jax.Array, carry: Carry, chunk: Chunk) -> tuple[Carry, Chunk]:
+        # What is large, the state and the flags, does not pass through the branch, which would copy it.
+        records, num_records, status = lax.cond(
+            is_due,
+            make_record,
+            lambda carry, kept, num_records: (kept, num_records, carry.status),
+            carry,
+            chunk.records,
+            chunk.num_records,
+        )
+        carry = carry._replace(
+            accepted=jnp.where(is_due, 0, carry.accepted),
+            nonfinite=jnp.where(is_due, 0, carry.nonfinite),
+            status=status,
+        )
+        return carry, chunk._replace(records=records, num_records=num_records)
+
+    def look_at_error(carry: Carry) -> jax.Array:
         params = program.objective.flattening.unflatten(carry.state.x)
 
         def below(batch: Any, _: Any) -> jax.Array:
             return program.error.held(params, batch) < limits.threshold
 
         is_ready = batches.visit(cursor, key_of_batches, carry.t - 1, data, below)[1]
-        return carry._replace(status=jnp.where(is_ready & (carry.status == GOING), READY_TO_GROW, carry.status))
+        return jnp.where(is_ready & (carry.status == GOING), READY_TO_GROW, carry.status).astype(carry.status.dtype)
 
     def stretch(loop: tuple[Carry, Any, Chunk]) -> tuple[Carry, Any, Chunk]:
         """Go to the next step at which something has to be looked at."""
@@ -158,10 +172,10 @@ def advance(
         carry, cursor, flags = lax.while_loop(
             lambda loop: loop[0].t < end, partial(make_block, end), (carry, cursor, chunk.flags)
         )
-        chunk = chunk._replace(flags=flags)
-        carry, chunk = lax.cond(carry.t == next_record, make_record, lambda *unchanged: unchanged, carry, chunk)
+        carry, chunk = record_if(carry.t == next_record, carry, chunk._replace(flags=flags))
         if program.error.held is not None:
-            carry = lax.cond(carry.t == next_check, look_at_error, lambda carry: carry, carry)
+            status = lax.cond(carry.t == next_check, look_at_error, lambda carry: carry.status, carry)
+            carry = carry._replace(status=status)
         return carry, cursor, chunk
 
     empty = Chunk(jnp.zeros(MAX_STEPS, bool), _empty_records(program, carry, test), jnp.zeros((), jnp.int32))

@@ -132,6 +132,11 @@ class Session:
     def _no_flags(self, steps: int = 0) -> np.ndarray:
         return np.zeros((len(self.chains), steps), bool)
 
+    def advance_to(self, step: int) -> None:
+        """Take every chain to `step` and nothing else: no records are passed on; for benchmarks."""
+        with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
+            list(pool.map(self._advance(step), self.chains))
+
     def _advance(self, until: int) -> Callable[[Chain], np.ndarray]:
         def advance(chain: Chain) -> np.ndarray:
             with precision_of(self.dtype):  # the mode belongs to a thread

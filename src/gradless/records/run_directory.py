@@ -74,6 +74,16 @@ class RunDirectory:
             raise _cannot("write to", path, error) from error
         return run
 
+    def update_settings(self, settings: Mapping[str, Any]) -> None:
+        """Replaces the settings, durably; only for the one who holds the run."""
+        if self._lock is None:
+            raise RunError(f"{self.path} is open for reading only: resume it to change its settings")
+        try:
+            durable.write_atomic(self.settings_path, _settings_text(settings))
+        except OSError as error:
+            raise _cannot("write", self.settings_path, error) from error
+        self.settings = _read_settings(self.path)
+
     def close(self) -> None:
         """Lets other processes have the run."""
         if self._lock is not None:
