@@ -55,7 +55,7 @@ def test_a_run_that_goes_badly_is_told_why(badly, words):
         session(NOISY),  # not from minibatches
         session(FALLING, algorithm=gl.adam()),
         # The second chain has ended at its target, and its records show NaN from there on.
-        session([[loss, NAN] for loss in FALLING], acceptance=[0.2, NAN], is_frozen=[False, NAN]),
+        session([[loss, NAN] for loss in FALLING], acceptance=[0.2, NAN], is_frozen=[False, False]),
         session([1.0], acceptance=0.0),  # too early to tell
         session(STILL, acceptance=0.0, t=100),
         session(STILL, acceptance=0.49, stopped_by="target"),  # it is where it was to go

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import gradless as gl
+from gradless.engine import run
+from gradless.engine.chains import Chain
 from gradless.engine.plan import Plan
 from gradless.engine.selection import Selection
 from gradless.engine.train import prepare
@@ -29,9 +31,10 @@ class Carry(NamedTuple):
 
 
 def chains_with(losses):
-    """Return stand-ins for chains numbered from 10, chain i at x = i."""
+    """Return chains on the full batch numbered from 10, chain i at x = i."""
+    work = SimpleNamespace(batches=gl.full_batch())
     return [
-        SimpleNamespace(index=10 + i, carry=Carry(i, State(jnp.full(2, float(i)), jnp.float32(value)), i))
+        Chain(10 + i, None, MC, work, carry=Carry(i, State(jnp.full(2, float(i)), jnp.float32(value)), i))
         for i, value in enumerate(losses)
     ]
 
@@ -62,6 +65,13 @@ def test_nothing_is_copied_where_nothing_is_better(losses):
     selection.apply(chains, 1)
     assert [float(chain.carry.state.x[0]) for chain in chains] == list(range(len(losses)))
     assert selection.events == []
+
+
+def test_a_chain_that_has_ended_takes_no_part():
+    chains = chains_with([1.0, 2.0, 3.0, 0.0])
+    chains[3].status = run.AT_TARGET
+    Selection(every=1, fraction=0.5).apply(chains, 1)
+    assert [float(chain.carry.state.x[0]) for chain in chains] == [0, 1, 0, 3]
 
 
 def test_selections_come_at_multiples():

@@ -18,7 +18,7 @@ import numpy as np
 from gradless.engine import run
 from gradless.engine.batches import FullBatch, Minibatch, Progressive, num_samples, rows
 from gradless.engine.flat import ByIdentity
-from gradless.types import Algorithm, Key
+from gradless.types import Algorithm, Key, State
 
 NEVER = np.iinfo(np.int32).max
 
@@ -101,7 +101,7 @@ class Chain:
     key: Key
     algorithm: Algorithm
     work: Work
-    carry: run.Carry | None = None
+    carry: Any = None  # a run.Carry, once begun or restored
     t: int = 0
     status: int = run.GOING
     stage: int = 0
@@ -199,9 +199,27 @@ class Chain:
         self.stage += 1
         self.growths.append(self.t)
         program, data = self.work.stage(self.stage)
-        self.carry = run.restart(program, self.algorithm, self.carry, data)
+        self.carry = run.restart(program, self.algorithm, self.key, self.carry, data)
         self.stage_start = (self.t, cost.epoch, cost.evaluations + 1, cost.samples + self._batch_size(program, data))
         self.status = run.GOING
+
+    def take_over(self, state: State) -> None:
+        """Go on from the state of another chain; where that one sees other data, its loss is not this chain's."""
+        state = jax.tree.map(
+            lambda leaf: leaf.copy(), state
+        )  # of its own: the next chunk takes the buffers it is given
+        if self.sees_data_of_its_own:
+            program, data = self.work.stage(self.stage)
+            state = run.look_again(program, self.key, state, self.carry.t, data)
+            began, epoch, evaluations, samples = self.stage_start
+            self.stage_start = (began, epoch, evaluations + 1, samples + self._batch_size(program, data))
+        self.carry = self.carry._replace(state=state)
+
+    @property
+    def sees_data_of_its_own(self) -> bool:
+        """Whether U(x) is known on a batch that other chains do not share and the next step does not renew."""
+        batches = self.work.batches
+        return isinstance(batches, Progressive) or (isinstance(batches, Minibatch) and self.t % batches.hold != 0)
 
 
 def num_workers(num_chains: int) -> int:

@@ -45,7 +45,7 @@ class Flattening:
         """Read the layout of `params`; `precision` overrides the parameters' own dtypes."""
         leaves, treedef = jax.tree.flatten(params)
         trained = [leaf for leaf in leaves if is_trainable(leaf)]
-        if not trained:
+        if sum(int(np.size(leaf)) for leaf in trained) == 0:
             raise ValueError("params must hold at least one floating-point array, got none")
         own = [_dtype(leaf) for leaf in trained]
         with jax.enable_x64(True):  # so that float64 parameters are seen as such

@@ -14,6 +14,13 @@ from gradless.signal_norm import trace_signal
 from gradless.types import Evaluate, Evaluation, Loss
 
 
+NOT_TRACEABLE = (
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.ConcretizationTypeError,
+)
+
+
 @dataclass(frozen=True)
 class Objective:
     """U(x) on a batch, with what else the algorithm asks of the same pass: lambda, or the gradient."""
@@ -79,7 +86,7 @@ def check_loss(loss: Loss, params: Any, data: Any, has_data: bool) -> None:
     _check_arguments(loss, has_data)
     try:
         value = jax.eval_shape(lambda p, d: call(loss, p, d, has_data), params, data)
-    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+    except NOT_TRACEABLE as error:
         raise ValueError(
             "loss must be written with jax.numpy so that it can be compiled; this one turns its parameters into "
             f"plain numbers ({type(error).__name__})"
@@ -90,6 +97,21 @@ def check_loss(loss: Loss, params: Any, data: Any, has_data: bool) -> None:
         raise ValueError(f"loss must return one number, got {shown}: take a mean or a sum over the samples")
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(f"loss must return a floating-point number, got {value.dtype}: convert it with .astype(float)")
+
+
+def check_metrics(metrics: Callable[..., Any] | None, params: Any, test: Any) -> list[str]:
+    """Refuse metrics that are not a dict of numbers; return their names."""
+    if metrics is None:
+        return []
+    values = jax.eval_shape(lambda p, t: call(metrics, p, t, t is not None), params, test)
+    if not isinstance(values, dict):
+        raise ValueError(f"metrics must return a dict of numbers, got {type(values).__name__}")
+    for name, value in values.items():
+        if getattr(value, "shape", None) != ():
+            raise ValueError(
+                f"metrics must return a dict of numbers, got {name} of shape {getattr(value, 'shape', '?')}"
+            )
+    return list(values)
 
 
 def _check_arguments(loss: Loss, has_data: bool) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
+from gradless.settings import Rule, check
 
 NUM_RECORDS = 1000  # in a trace, unless record_every says otherwise
+POSITIVE_TIME = Rule("positive", lambda v: v > 0, may_be_infinite=True)
+A_NUMBER = Rule("a number", lambda v: v == v, may_be_infinite=True)
 LARGEST = int(np.iinfo(np.int32).max) - 1  # steps are counted in 32 bits inside the loop
 
 
@@ -39,10 +42,11 @@ class Plan:
         check_whole("record_every", self.record_every, least=1, most=LARGEST // 512)
         if self.precision not in (None, "float32", "float64"):
             raise ValueError(f'precision must be "float32" or "float64", got {self.precision!r}')
-        if self.time_budget is not None and not self.time_budget > 0:
-            raise ValueError(f"time_budget must be positive, got {self.time_budget}")
-        if not self.checkpoint_every > 0:
-            raise ValueError(f"checkpoint_every must be positive, got {self.checkpoint_every}")
+        for name in ("time_budget", "checkpoint_every"):
+            if getattr(self, name) is not None:
+                check(name, getattr(self, name), POSITIVE_TIME)
+        if self.target_loss is not None:
+            check("target_loss", self.target_loss, A_NUMBER)
         if self.target_metric is not None:
             parse_metric(self.target_metric)
 
@@ -83,10 +87,11 @@ def chain_numbers(chains: int | Sequence[int]) -> tuple[int, ...]:
     """Return which chains `chains` means: so many from number 0 on, or those of a list."""
     if isinstance(chains, int | np.integer) and not isinstance(chains, bool) and chains >= 1:
         return tuple(range(int(chains)))
-    numbers = tuple(chains) if isinstance(chains, Sequence) and not isinstance(chains, str) else ()
-    if not numbers or len(set(numbers)) < len(numbers) or any(not isinstance(i, int) or i < 0 for i in numbers):
+    numbers = tuple(chains) if isinstance(chains, Sequence | np.ndarray) and not isinstance(chains, str) else ()
+    are_whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) and i >= 0 for i in numbers)
+    if not numbers or not are_whole or len(set(numbers)) < len(numbers):
         raise ValueError(f"chains must be a whole number of at least 1, or a list of different ones, got {chains!r}")
-    return numbers
+    return tuple(int(i) for i in numbers)
 
 
 def parse_metric(target: str) -> tuple[str, str, float]:

@@ -78,17 +78,23 @@ class Replay:
             )
 
     def _grow(self, place: int) -> None:
-        chain = self.session.chains[place]
-        chain.stage += 1
-        program, data = chain.work.stage(chain.stage)
-        state = chain.algorithm.reset(self.states[place])
-        self.states[place] = state if not program.objective.signal_norm else look_again(program, state, data)
+        self.session.chains[place].stage += 1
+        self.states[place] = self._seen_anew(place, self.session.chains[place].algorithm.reset(self.states[place]))
 
     def _select(self, copied: list[list[int]]) -> None:
         places = {chain.index: place for place, chain in enumerate(self.session.chains)}
         before = list(self.states)
         for best, worst in copied:
-            self.states[places[worst]] = before[places[best]]
+            place, state = places[worst], before[places[best]]
+            chain = self.session.chains[place]
+            chain.t = self.t
+            self.states[place] = self._seen_anew(place, state) if chain.sees_data_of_its_own else state
+
+    def _seen_anew(self, place: int, state: State) -> State:
+        """Return a state with lambda on the data that the chain sees; without signal norm nothing has to be seen."""
+        chain = self.session.chains[place]
+        program, data = chain.work.stage(chain.stage)
+        return loop.look_again(program, chain.key, state, state.n, data) if program.objective.signal_norm else state
 
 
 def _first_state(chain: Chain, x: jax.Array) -> State:
@@ -96,12 +102,6 @@ def _first_state(chain: Chain, x: jax.Array) -> State:
     if program.objective.signal_norm:
         return loop.start(program, chain.algorithm, chain.key, x, data, chain.work.test)[0].state
     return chain.algorithm.init(x, Evaluation(jnp.zeros((), x.dtype)))
-
-
-@partial(jax.jit, static_argnames=("program",))
-def look_again(program: loop.Program, state: State, data: Any) -> State:
-    """Return the state with lambda on a batch that has grown."""
-    return state._replace(lam=program.objective.on(data)(state.x).lam)
 
 
 def _rejected(algorithm: Any, state: State) -> State:

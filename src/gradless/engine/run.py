@@ -17,7 +17,8 @@ from jax import lax
 from gradless.engine.batches import FullBatch, Minibatch, num_samples
 from gradless.engine.flat import ByIdentity
 from gradless.engine.objective import Objective, call
-from gradless.types import Algorithm, Key, State
+from gradless.kernels.select import renewed
+from gradless.types import Algorithm, Evaluation, Key, State
 
 MAX_STEPS = 1 << 19  # in one chunk: one byte each in the log of accepted steps
 MAX_RECORDS = 256  # in one chunk
@@ -72,20 +73,28 @@ class Chunk(NamedTuple):
 def start(program: Program, algorithm: Algorithm, key: Key, x: jax.Array, data: Any, test: Any) -> tuple[Carry, Any]:
     """Return the loop's state before its first step, and the record of it."""
     t = jnp.zeros((), jnp.int32)
-    batches = program.batches
-    cursor = batches.open(key_batches(key), t, num_samples(data))
-    first = batches.visit(cursor, key_batches(key), t, data, lambda batch, _: program.objective.on(batch)(x))[1]
-    carry = Carry(t, algorithm.init(x, first), accepted=t, nonfinite=t, status=t)
+    carry = Carry(t, algorithm.init(x, look(program, key, x, t, data)), accepted=t, nonfinite=t, status=t)
     return carry, _record(program, carry, test)
 
 
 @partial(jax.jit, static_argnames=("program",))
-def restart(program: Program, algorithm: Algorithm, carry: Carry, data: Any) -> Carry:
+def restart(program: Program, algorithm: Algorithm, key: Key, carry: Carry, data: Any) -> Carry:
     """Return the loop's state on a batch that has grown: the same x, everything else as at the start."""
-    evaluation = program.objective.on(data)(carry.state.x)
-    known = {name: value for name, value in evaluation._asdict().items() if value is not None}
-    state = algorithm.reset(carry.state)._replace(**known)
+    state = look_again(program, key, algorithm.reset(carry.state), carry.t, data)
     return carry._replace(state=state, status=jnp.zeros_like(carry.status))
+
+
+def look(program: Program, key: Key, x: jax.Array, t: jax.Array, data: Any) -> Evaluation:
+    """Return the evaluation of x on the batch of step t."""
+    batches, key = program.batches, key_batches(key)
+    cursor = batches.open(key, t, num_samples(data))
+    return batches.visit(cursor, key, t, data, lambda batch, _: program.objective.on(batch)(x))[1]
+
+
+@partial(jax.jit, static_argnames=("program",))
+def look_again(program: Program, key: Key, state: State, t: jax.Array, data: Any) -> State:
+    """Return the state with U(x), and what else a pass tells, on the batch of step t."""
+    return renewed(state, look(program, key, state.x, t, data))
 
 
 @partial(jax.jit, static_argnames=("program",), donate_argnames=("carry",))

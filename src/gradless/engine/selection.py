@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-import jax
 import numpy as np
 
 from gradless.engine.chains import Chain
+from gradless.engine.run import GOING
 
 
 @dataclass
@@ -30,16 +30,14 @@ class Selection:
         return (t // self.every + 1) * self.every
 
     def apply(self, chains: list[Chain], t: int) -> None:
-        """Copy the best states over the worst, and note which."""
+        """Copy the best states over the worst, and note which; a chain that has ended takes no part."""
+        chains = [chain for chain in chains if chain.status == GOING]
         count = max(1, int(self.fraction * len(chains)))
-        losses = [float(chain.carry.state.loss) for chain in chains if chain.carry is not None]
+        losses = [float(chain.carry.state.loss) for chain in chains]
         order = np.argsort(losses, kind="stable")
         pairs = [(int(best), int(worst)) for best, worst in zip(order[:count], order[::-1][:count], strict=True)]
         pairs = [(best, worst) for best, worst in pairs if losses[best] < losses[worst]]
         for best, worst in pairs:
-            source, target = chains[best].carry, chains[worst].carry
-            if source is not None and target is not None:
-                # A copy of its own: the next chunk takes the buffers it is given.
-                chains[worst].carry = target._replace(state=jax.tree.map(lambda leaf: leaf.copy(), source.state))
+            chains[worst].take_over(chains[best].carry.state)
         if pairs:
             self.events.append({"step": t, "copied": [[chains[a].index, chains[b].index] for a, b in pairs]})

@@ -3,7 +3,7 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,14 +21,9 @@ ROUND_SECONDS = 0.5  # so that progress is shown about twice a second
 STATUS_WORDS = {run.AT_TARGET: "target", run.FROZEN: "frozen", run.DIVERGED: "diverged"}
 
 
-@contextlib.contextmanager
-def precision_of(dtype: Any) -> Iterator[None]:
+def precision_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
     """Let JAX compute in float64 while a float64 chain runs; leave its mode alone otherwise."""
-    if np.dtype(dtype) == np.float64:
-        with jax.enable_x64(True):
-            yield
-    else:
-        yield
+    return jax.enable_x64(True) if np.dtype(dtype) == np.float64 else contextlib.nullcontext()
 
 
 class Listener:
@@ -59,6 +54,7 @@ class Session:
     seconds: float = 0.0
     stopped_by: str | None = None
     stop_requested: str | None = None  # set from a signal handler or a callback
+    is_double: bool = field(default_factory=lambda: bool(jax.config.read("jax_enable_x64")))  # of the caller's thread
     report: Callable[[str], None] = warnings.warn  # told what the user should know while the run goes on
     is_frozen_told: bool = False
     _chunk: int = 1
@@ -111,7 +107,10 @@ class Session:
             until = min(until, self.selection.next_step(self.t))
         compiled, began = self.compile_seconds, time.perf_counter()
         going = [chain for chain in self.chains if chain.status == run.GOING]
-        flags = dict(zip([chain.index for chain in going], pool.map(self._advance(until), going), strict=True))
+        advance = self._advance(until)
+        # One chain stays in the caller's thread, with whatever modes of JAX are set there.
+        flags_of = map(advance, going) if len(self.chains) == 1 else pool.map(advance, going)
+        flags = dict(zip([chain.index for chain in going], flags_of, strict=True))
         elapsed = max(time.perf_counter() - began - (self.compile_seconds - compiled), 1e-6)
 
         before, self.t = self.t, max(chain.t for chain in going)
@@ -139,7 +138,7 @@ class Session:
 
     def _advance(self, until: int) -> Callable[[Chain], np.ndarray]:
         def advance(chain: Chain) -> np.ndarray:
-            with precision_of(self.dtype):  # the mode belongs to a thread
+            with jax.enable_x64(self.is_double), precision_of(self.dtype):  # the mode belongs to a thread
                 return chain.advance(until)
 
         return advance
@@ -191,6 +190,11 @@ class Session:
             stacked = states[0] if one else jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *states)
             unflatten = flattening.unflatten if one else jax.vmap(flattening.unflatten)
             params = unflatten(stacked.x)
+        if np.dtype(self.dtype) == np.float64 and not self.is_double:
+            # Outside of its float64 mode JAX would cut these down to float32; NumPy keeps them whole.
+            params, stacked = jax.tree.map(
+                lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, (params, stacked)
+            )
         loss, sigma = np.asarray(stacked.loss), np.asarray(getattr(stacked, "sigma", np.nan))
         taken = np.asarray([chain.t for chain in self.chains])
         acceptance = np.asarray(self.accepted) / np.maximum(taken, 1)
@@ -230,9 +234,9 @@ class Session:
 
 def _merge(step: int, seconds: float, rows: list[dict[str, Any] | None]) -> dict[str, Any]:
     """Return one row for all chains; a chain that has ended earlier shows NaN."""
-    common = {"step": step, "seconds": seconds}
+    common: dict[str, Any] = {"step": step, "seconds": seconds}
     known = next(row for row in rows if row is not None)
     if len(rows) == 1:
         return common | known
-    names = [name for name in known if name != "step"]
-    return common | {name: [row[name] if row is not None else float("nan") for row in rows] for name in names}
+    ended = dict.fromkeys(known, float("nan")) | {"is_frozen": False}
+    return common | {name: [(row or ended)[name] for row in rows] for name in known if name != "step"}

@@ -14,7 +14,7 @@ from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Progressive, num_samples
 from gradless.engine.chains import Chain, Work
 from gradless.engine.flat import ByIdentity, Flattening
-from gradless.engine.objective import Objective, call, check_data, check_loss
+from gradless.engine.objective import Objective, check_data, check_loss, check_metrics
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
 from gradless.engine.recording import begin_recording
 from gradless.engine.result import Result
@@ -104,6 +104,8 @@ def prepare(
     test: Any = None,
 ) -> Session:
     """Check everything, put the data on the device, and return a session that has not begun."""
+    if not (dataclasses.is_dataclass(algorithm) and hasattr(algorithm, "step")):
+        raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
     keys = [chain_key(plan.seed, number) for number in plan.chains]
     check_data(data)
     plan.batches.check(num_samples(jax.tree.map(np.asarray, data)))
@@ -126,7 +128,7 @@ def prepare(
             plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
             ByIdentity(metrics),
             ByIdentity(None),
-            _metric_target(plan.target_metric, metrics, some_params, test),
+            _metric_target(plan.target_metric, check_metrics(metrics, some_params, test)),
             plan.stop_when_frozen,
         )
         work = Work(
@@ -190,24 +192,28 @@ def _nested(value: Any) -> Any:
 
 def _per_chain(algorithm: Algorithm, num_chains: int) -> list[Algorithm]:
     """Return each chain's own settings: a number serves all, an array holds one per chain."""
-    for field in dataclasses.fields(algorithm):  # type: ignore[arg-type]
-        name, value = field.name, getattr(algorithm, field.name)
-        if isinstance(value, list | tuple | np.ndarray | jax.Array) and np.shape(value) not in ((), (num_chains,)):
-            raise ValueError(f"{name} must be one number or {num_chains}, one per chain, got shape {np.shape(value)}")
+    _check_lengths(algorithm, num_chains)
     leaves, structure = jax.tree.flatten(algorithm, is_leaf=lambda leaf: isinstance(leaf, list | tuple))
+    # An element stays an array, so that a 0 among other values does not switch a part off for one chain alone.
     return [
-        jax.tree.unflatten(structure, [leaf if np.ndim(leaf) == 0 else leaf[place] for leaf in leaves])
+        jax.tree.unflatten(structure, [leaf if np.ndim(leaf) == 0 else np.asarray(leaf[place]) for leaf in leaves])
         for place in range(num_chains)
     ]
 
 
-def _metric_target(target: str | None, metrics: Metrics | None, params: Any, test: Any) -> tuple[str, str] | None:
+def _check_lengths(settings: Any, num_chains: int) -> None:
+    for field in dataclasses.fields(settings):
+        name, value = field.name, getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            _check_lengths(value, num_chains)
+        elif isinstance(value, list | tuple | np.ndarray | jax.Array) and np.shape(value) not in ((), (num_chains,)):
+            raise ValueError(f"{name} must be one number or {num_chains}, one per chain, got shape {np.shape(value)}")
+
+
+def _metric_target(target: str | None, known: list[str]) -> tuple[str, str] | None:
     if target is None:
         return None
     name, sense, _ = parse_metric(target)
-    known: list[str] = []
-    if metrics is not None:
-        known = list(jax.eval_shape(lambda p, t: call(metrics, p, t, t is not None), params, test))
     if name not in known:
         raise ValueError(f"target_metric must name a metric ({', '.join(known) or 'there is none'}), got {name!r}")
     return name, sense

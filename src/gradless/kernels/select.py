@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from gradless.types import Evaluate
+from gradless.types import Evaluate, Evaluation
 
 S = TypeVar("S", bound=Any)
 
@@ -22,13 +22,14 @@ def refresh(state: S, evaluate: Evaluate, is_new_batch: bool | jax.Array) -> S:
     `is_new_batch` is False for a fixed batch, which then costs nothing here.
     """
 
-    def look() -> S:
-        evaluation = evaluate(state.x)
-        known = {name: value for name, value in evaluation._asdict().items() if value is not None}
-        return state._replace(**known)
-
     if is_new_batch is False:
         return state
     if is_new_batch is True:
-        return look()
-    return jax.lax.cond(is_new_batch, look, lambda: state)
+        return renewed(state, evaluate(state.x))
+    return jax.lax.cond(is_new_batch, lambda: renewed(state, evaluate(state.x)), lambda: state)
+
+
+def renewed(state: S, evaluation: Evaluation) -> S:
+    """Return the state with what an evaluation of its x tells: U(x), and lambda or the gradient if asked for."""
+    known = {name: value for name, value in evaluation._asdict().items() if value is not None}
+    return state._replace(**known)
