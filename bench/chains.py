@@ -30,7 +30,7 @@ def race(
         "1 chain": started(made, one, 1, precision),
         f"{num_chains} chains": started(made, many, num_chains, precision),
     }
-    turns = {name: (lambda s=s: s.advance_to(s.chains[0].t + steps)) for name, s in sessions.items()}  # type: ignore[misc]
+    turns = {name: (lambda s=s: s.advance_to(s.chains[0].t + steps)) for name, s in sessions.items()}
     tell(title, interleaved(turns, rounds=3), steps, "ms", "1 chain")
 
 

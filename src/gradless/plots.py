@@ -34,7 +34,7 @@ def draw_training(path: str | Path) -> Path | None:
     table = columns(rows)
     names = ["loss", *[name for name in table if name not in COMMON]]
     names += [name for name in ("acceptance", "sigma") if np.isfinite(table[name]).any() and algorithm in ("mc", "amc")]
-    figure, axes = _panels(len(names))
+    figure, axes = new_figure(len(names))
     for axis, name in zip(axes, names, strict=True):
         values = smooth(table[name]) if name == "acceptance" else table[name]
         fan(axis, table["step"], values, COLOURS.get(algorithm, "#2e8b57"))
@@ -91,7 +91,7 @@ def draw_sweep(path: Path, rows: Sequence[Mapping[str, Any]], setting: str, outc
         groups.setdefault(float(row[setting]), []).append(float(row[outcome]))
     x = np.asarray(sorted(groups))
     runs = [np.asarray(groups[value]) for value in x]
-    figure, (axis,) = _panels(1)
+    figure, (axis,) = new_figure(1)
     middle = np.asarray([np.nanmedian(values) for values in runs])
     low, high = (np.asarray([pick(values) for values in runs]) for pick in (np.nanmin, np.nanmax))
     axis.fill_between(x, low, high, color=COLOURS["mc"], alpha=0.15, linewidth=0)
@@ -109,7 +109,7 @@ def draw_comparison(path: Path, runs: Mapping[str, Mapping[str, np.ndarray]], me
     """Draw loss and metric of several algorithms against steps, samples seen and wall time."""
     names = ["loss", *([metric] if metric else [])]
     abscissas = (("step", "step n"), ("samples", "samples seen"), ("seconds", "time (s)"))
-    figure, axes = _panels(len(names) * len(abscissas), num_columns=len(abscissas))
+    figure, axes = new_figure(len(names) * len(abscissas), num_columns=len(abscissas))
     places = iter(axes)
     for name in names:
         for abscissa, label in abscissas:
@@ -146,7 +146,8 @@ def save(figure: Any, path: Path) -> Path:
     return path.with_suffix(".png")
 
 
-def _panels(number: int, num_columns: int = 2) -> tuple[Any, list[Any]]:
+def new_figure(number: int, num_columns: int = 2) -> tuple[Any, list[Any]]:
+    """Return an empty figure and its panels, row by row."""
     from matplotlib.figure import Figure  # no pyplot: no window, no global state
 
     num_columns = min(number, num_columns)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 T = TypeVar("T")
+Number = Any  # a number, or an array with one for each chain
 
 
 class Rule(NamedTuple):

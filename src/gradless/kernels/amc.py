@@ -15,6 +15,7 @@ from gradless.settings import (
     NOT_NEGATIVE,
     POSITIVE,
     WITHIN_ONE,
+    Number,
     check_settings,
     is_off,
     setting,
@@ -42,14 +43,20 @@ class AMC:
     name: ClassVar[str] = "amc"
     needs_gradient: ClassVar[bool] = False
 
-    sigma: float = setting(1e-2, doc="initial move scale sigma_0", rule=POSITIVE)
-    epsilon: float = setting(0.0, doc="rate at which mu follows accepted moves", rule=WITHIN_ONE, off=0.0)
-    n_s: float = setting(100, doc="rejections in a row before sigma shrinks", rule=COUNT, off=float("inf"))
-    signal_norm: bool | Mapping[str, Any] = setting(False, doc="scale moves by the neurons' inputs", is_static=True)
-    temperature: float | Callable[[jax.Array], jax.Array] = setting(
-        0.0, doc="temperature T, a number or a function of the step", rule=NOT_NEGATIVE, off=0.0, may_be_function=True
+    sigma: Number = setting(default=1e-2, doc="initial move scale sigma_0", rule=POSITIVE)
+    epsilon: Number = setting(default=0.0, doc="rate at which mu follows accepted moves", rule=WITHIN_ONE, off=0.0)
+    n_s: Number = setting(default=100, doc="rejections in a row before sigma shrinks", rule=COUNT, off=float("inf"))
+    signal_norm: bool | Mapping[str, Any] = setting(
+        default=False, doc="scale moves by the neurons' inputs", is_static=True
     )
-    sigma_decay: float = setting(0.95, doc="factor on sigma after n_s rejections", rule=FRACTION)
+    temperature: Number | Callable[[jax.Array], jax.Array] = setting(
+        default=0.0,
+        doc="temperature T, a number or a function of the step",
+        rule=NOT_NEGATIVE,
+        off=0.0,
+        may_be_function=True,
+    )
+    sigma_decay: Number = setting(default=0.95, doc="factor on sigma after n_s rejections", rule=FRACTION)
 
     def __post_init__(self) -> None:
         check_settings(self)

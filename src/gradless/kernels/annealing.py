@@ -5,7 +5,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from gradless.settings import POSITIVE, check_settings, setting, settings
+from gradless.settings import POSITIVE, Number, check_settings, setting, settings
 
 
 @settings
@@ -14,9 +14,9 @@ class Anneal:
 
     name: ClassVar[str] = "anneal"
 
-    start: float = setting(doc="temperature at the first step", rule=POSITIVE)
-    end: float = setting(doc="temperature from the last step on", rule=POSITIVE)
-    steps: float = setting(doc="number of steps in between", rule=POSITIVE)
+    start: Number = setting(doc="temperature at the first step", rule=POSITIVE)
+    end: Number = setting(doc="temperature from the last step on", rule=POSITIVE)
+    steps: Number = setting(doc="number of steps in between", rule=POSITIVE)
 
     def __post_init__(self) -> None:
         check_settings(self)

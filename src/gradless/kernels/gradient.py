@@ -8,7 +8,7 @@ import optax
 
 from gradless.kernels.select import refresh
 from gradless.proposals import working_dtype
-from gradless.settings import BELOW_ONE, POSITIVE, check_settings, setting, settings
+from gradless.settings import BELOW_ONE, POSITIVE, Number, check_settings, setting, settings
 from gradless.types import Evaluate, Evaluation, Info, Key, State
 
 
@@ -73,8 +73,8 @@ class GradientDescent(_Gradient):
 
     name: ClassVar[str] = "gd"
 
-    learning_rate: float = setting(1e-2, doc="learning rate alpha", rule=POSITIVE)
-    clip: float | None = setting(None, doc="largest norm of the gradient; none by default", rule=POSITIVE)
+    learning_rate: Number = setting(default=1e-2, doc="learning rate alpha", rule=POSITIVE)
+    clip: Number | None = setting(default=None, doc="largest norm of the gradient; none by default", rule=POSITIVE)
 
     def rule(self) -> optax.GradientTransformation:
         """x -> x - alpha grad U."""
@@ -87,10 +87,10 @@ class Adam(_Gradient):
 
     name: ClassVar[str] = "adam"
 
-    learning_rate: float = setting(1e-3, doc="learning rate alpha", rule=POSITIVE)
-    b1: float = setting(0.9, doc="decay of the first moment", rule=BELOW_ONE)
-    b2: float = setting(0.999, doc="decay of the second moment", rule=BELOW_ONE)
-    clip: float | None = setting(None, doc="largest norm of the gradient; none by default", rule=POSITIVE)
+    learning_rate: Number = setting(default=1e-3, doc="learning rate alpha", rule=POSITIVE)
+    b1: Number = setting(default=0.9, doc="decay of the first moment", rule=BELOW_ONE)
+    b2: Number = setting(default=0.999, doc="decay of the second moment", rule=BELOW_ONE)
+    clip: Number | None = setting(default=None, doc="largest norm of the gradient; none by default", rule=POSITIVE)
 
     def rule(self) -> optax.GradientTransformation:
         """Adam's update."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from gradless.acceptance import accept
 from gradless.kernels.select import refresh, select
 from gradless.proposals import Noise, Proposal, draw, move, rounded, working_dtype
-from gradless.settings import NOT_NEGATIVE, POSITIVE, check_settings, is_off, setting, settings
+from gradless.settings import NOT_NEGATIVE, POSITIVE, Number, check_settings, is_off, setting, settings
 from gradless.types import Evaluate, Evaluation, Info, Key
 
 
@@ -29,9 +29,13 @@ class Metropolis:
     name: ClassVar[str] = "mc"
     needs_gradient: ClassVar[bool] = False
 
-    sigma: float = setting(1e-3, doc="move scale sigma", rule=POSITIVE)
-    temperature: float | Callable[[jax.Array], jax.Array] = setting(
-        0.0, doc="temperature T, a number or a function of the step", rule=NOT_NEGATIVE, off=0.0, may_be_function=True
+    sigma: Number = setting(default=1e-3, doc="move scale sigma", rule=POSITIVE)
+    temperature: Number | Callable[[jax.Array], jax.Array] = setting(
+        default=0.0,
+        doc="temperature T, a number or a function of the step",
+        rule=NOT_NEGATIVE,
+        off=0.0,
+        may_be_function=True,
     )
 
     def __post_init__(self) -> None:

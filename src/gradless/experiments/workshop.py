@@ -1,0 +1,121 @@
+"""Where figures train their nets: every run is recorded, so that a figure stopped half-way goes on where it was."""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradless.engine.plan import Plan, chain_numbers
+from gradless.engine.session import Listener, Session
+from gradless.plots import columns
+from gradless.problems import make_problem
+from gradless.records import Metrics, RunDirectory, RunError, list_checkpoints, load_newest
+from gradless.runs import parse_batch, reopen, start_problem
+from gradless.types import Algorithm
+
+
+class OutOfTime(Exception):
+    """The time budget of a reproduction is used up; all runs are saved."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its records as arrays of shape (records,) or (records, chains), and its last state."""
+
+    path: Path
+    table: dict[str, np.ndarray]
+    tensors: dict[str, Any]  # of the last checkpoint, chain axis first: "state.x" and so on
+    meta: dict[str, Any]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run, all sittings together, without compilation."""
+        return float(self.meta["seconds"])
+
+
+@dataclass
+class Workshop:
+    """Trains named problems in sub-folders of a figure's folder, and resumes what was begun there."""
+
+    out: Path
+    tell: Callable[[str], None]
+    deadline: float = float("inf")  # on the clock of time.monotonic
+    listeners: tuple[Listener, ...] = ()
+
+    def train(
+        self,
+        name: str,
+        problem: str,
+        algorithm: Algorithm,
+        *,
+        steps: int,
+        options: dict[str, Any] | None = None,
+        chains: int = 1,
+        seed: int = 0,
+        batch: str = "full",
+        **plan: Any,
+    ) -> Run:
+        """Return the run of that name: as stored if it is finished, else gone on with, else begun.
+
+        `plan` takes the other settings of a Plan: precision, record_every, target_loss, stop_when_frozen, ...
+        """
+        path = self.out / "runs" / name
+        made = make_problem(problem, options or {})
+        settings = {"precision": made.precision, **plan}
+        planned = Plan(
+            steps=steps,
+            batches=parse_batch(batch, made),
+            chains=chain_numbers(chains),
+            seed=seed,
+            time_budget=None,
+            **settings,
+        )
+        if not is_finished(path):
+            self.tell(f"{name}: {problem} by {algorithm.name}, {chains} chain{'s' * (chains > 1)}, {steps:,} steps")
+            session = self._session(path, made, algorithm, planned, {"problem": problem, "options": options or {}})
+            session.time_budget = session.seconds_before + max(self.deadline - time.monotonic(), 0.01)
+            session.go()
+            if session.stopped_by == "time":
+                raise OutOfTime(name)
+            mark_finished(path)
+        return read_run(path)
+
+    def _session(self, path: Path, made: Any, algorithm: Algorithm, plan: Plan, about: dict[str, Any]) -> Session:
+        if has_checkpoint(path):
+            return reopen(path, problem=made, algorithm=algorithm, listeners=list(self.listeners), report=self.tell)
+        if path.exists():  # it was stopped before its first checkpoint: nothing is lost
+            shutil.rmtree(path)
+        return start_problem(
+            made, algorithm, plan, run=path, about=about, listeners=list(self.listeners), report=self.tell
+        )
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether a run has ended by itself."""
+    return (path / "finished").exists()
+
+
+def mark_finished(path: Path) -> None:
+    """Note that a run has ended by itself."""
+    (path / "finished").touch()
+
+
+def has_checkpoint(path: Path) -> bool:
+    """Return whether a run can be gone on with."""
+    try:
+        with RunDirectory.open(path) as run:
+            return bool(list_checkpoints(run.checkpoints_path))
+    except RunError:
+        return False
+
+
+def read_run(path: Path) -> Run:
+    """Return a stored run."""
+    with RunDirectory.open(path) as run:
+        table = columns(Metrics(run.metrics_path).rows())
+        checkpoint = load_newest(run.checkpoints_path, warn=lambda words: None, set_aside=False)
+    return Run(path, table, checkpoint.tensors, checkpoint.meta)
