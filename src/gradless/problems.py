@@ -7,8 +7,10 @@ options. The settings to begin with are the paper's for that problem.
 import difflib
 import importlib
 import inspect
+import math
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
@@ -33,6 +35,7 @@ LayerNorm = Annotated[bool, "layer norm"]
 DataDir = Annotated[str, "folder with the MNIST files; by default they are looked for, then downloaded"]
 
 Settings = dict[str, dict[str, Any]]
+MAX_PARAMETERS = 2**31 - 1  # indices on the device have 32 bits
 DEEP = {"sigma": 1e-2, "epsilon": 1e-2, "n_s": 100, "signal_norm": True}  # the paper's for Figs. 2(c,d) and 6
 
 
@@ -178,11 +181,16 @@ def _import_problem(name: str) -> Callable[..., Problem]:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except ImportError as error:
-        raise ValueError(f"problem {name!r}: module {module_name} cannot be imported ({error})") from error
-    except AttributeError:
-        raise ValueError(f"problem {name!r}: module {module_name} has no {attribute}") from None
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if isinstance(error, ImportError | SyntaxError) else f", {place.filename} line {place.lineno}"
+        words = f"{type(error).__name__}: {error}{where}"
+        hint = ": give its name without .py" if module_name.endswith(".py") else ""
+        raise ValueError(f"problem {name!r}: module {module_name} cannot be imported ({words}){hint}") from error
+    if not hasattr(module, attribute):
+        raise ValueError(f"problem {name!r}: module {module_name} has no {attribute}")
+    found = getattr(module, attribute)
     if isinstance(found, Problem):
         return lambda: found
     if not callable(found):
@@ -194,13 +202,26 @@ def make_problem(name: str, options: dict[str, Any]) -> Problem:
     """Return the problem of that name with these options."""
     factory = find_problem(name)
     known = inspect.signature(factory).parameters
-    for option in options:
+    for option, value in options.items():
         if option not in known:
             raise ValueError(f"problem {name} has no option {option!r}; it has {', '.join(known) or 'none'}")
+        _check_option(option, value, known[option].default)
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as error:
+        raise ValueError(f"problem {name!r}: {error}") from None
     problem = factory(**options)
     if not isinstance(problem, Problem):
         raise ValueError(f"problem {name!r} must return a gradless.Problem, got {type(problem).__name__}")
     return problem
+
+
+def _check_option(name: str, value: Any, default: Any) -> None:
+    """Refuse a value of another kind than the default, where that is a plain one: settings.json can hold anything."""
+    kinds = {bool: bool, int: int, float: (int, float), str: str}
+    kind = kinds.get(type(default))
+    if kind is not None and (not isinstance(value, kind) or isinstance(value, bool) != isinstance(default, bool)):
+        raise ValueError(f"{name} must be of the kind of {default!r}, got {value!r}")
 
 
 def _regression(net: MLP, points: Any, init: str, settings: Settings, steps: int) -> Problem:
@@ -249,5 +270,9 @@ def _initializer(net: Any, init: str, usual: float) -> Callable[..., Params]:
         width = usual if sigma is None else float(sigma)
         return net.init(key, f"gaussian:{width}" if init == "gaussian" else init)
 
-    start(jax.random.key(0))  # a wrong name is refused now, not in the middle of a command
+    # A wrong name, or a net that no machine holds, is refused now, not in the middle of a command.
+    shapes = jax.tree.leaves(jax.eval_shape(lambda: start(jax.random.key(0))))
+    num_parameters = sum(math.prod(leaf.shape) for leaf in shapes)
+    if num_parameters > MAX_PARAMETERS:
+        raise ValueError(f"the net must have at most {MAX_PARAMETERS:.1e} parameters, got {num_parameters:.1e}")
     return start

@@ -175,8 +175,8 @@ def stored_problem(path: str | Path, settings: dict[str, Any], trust: bool) -> P
     if ":" in name and not trust:
         module = name.partition(":")[0]
         raise RunError(
-            f"{path} is of the problem {name!r}, which runs the code of the module {module!r}: if you know that module, "
-            "give --trust (in Python trust=True)"
+            f"{path} is of the problem {name!r}, which runs the code of the module {module!r}: if you know that "
+            "module, give --trust (in Python trust=True)"
         )
     return make_problem(name, options)
 

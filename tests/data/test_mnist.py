@@ -36,7 +36,7 @@ def test_known_answers_of_the_training_pixels(raw):
     assert np.count_nonzero(raw.train_x.reshape(-1, 784).max(axis=0) == 0) == 67
     sum_of_squares = int(np.einsum("i,i->", *[raw.train_x.ravel().astype(np.int64)] * 2))
     assert sum_of_squares == 342_590_800_147
-    # `claims.md` says 87.81003, which is this number summed in float32.
+    # Summed in float32 it comes out as 87.81003.
     mean = sum_of_squares / 255**2 / 60000
     np.testing.assert_allclose(mean, 87.81003, atol=1e-5)
     assert round(mean**-0.5, 6) == 0.106716

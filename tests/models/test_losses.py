@@ -1,4 +1,4 @@
-"""Losses against numbers worked by hand and the known answers of `claims.md`."""
+"""Losses against numbers worked by hand and the answers of trivial predictors."""
 
 import jax
 import jax.numpy as jnp

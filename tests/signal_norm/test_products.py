@@ -37,7 +37,7 @@ X = normal(30, 6)
 
 
 def test_paper_input_of_a_thousand_points():
-    # mean theta^2 over linspace(0, 1, 1000) is 1999/5994; lambda = 1.731618 (claims.md)
+    # mean theta^2 over linspace(0, 1, 1000) is 1999/5994; lambda = 1.731618
     theta = jnp.linspace(0, 1, 1000)[:, None]
     lam = signal_norm(lambda p, x: jnp.sum(jnp.tanh(x @ p["w"] + p["b"])), {"w": normal(1, 5), "b": normal(5)}, theta)
     np.testing.assert_allclose(lam["w"], [[1.731618]], rtol=1e-6)

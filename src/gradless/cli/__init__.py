@@ -29,6 +29,13 @@ class Tour(click.Group):
             return None
         return importlib.import_module(f"gradless.cli.{name}").command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # before a run has begun or after it has ended; between, the run itself takes it
+            click.echo("stopped", err=True)
+            raise SystemExit(130) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))

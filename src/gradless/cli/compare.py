@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from gradless.cli import flags as shared
+from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.follow import see_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
@@ -39,20 +39,22 @@ def compare(ctx: click.Context, **flags: Any) -> None:
             click.echo(name)
 
         def make(listeners: list[Any], report: Any, name: str = name, algorithm: Any = algorithm) -> Any:
-            return start_problem(
-                problem,
-                algorithm,
-                plan,
-                run=Path(folder) / name,
-                about={"problem": flags["problem"], "options": options},
-                overwrite=flags["overwrite"],
-                listeners=listeners,
-                report=report,
-            )
+            with shared.giving_back(folder, flags):
+                return start_problem(
+                    problem,
+                    algorithm,
+                    plan,
+                    run=Path(folder) / name,
+                    about={"problem": flags["problem"], "options": options},
+                    overwrite=flags["overwrite"],
+                    listeners=listeners,
+                    report=report,
+                )
 
         results[name] = see_through(make, str(Path(folder) / name), flags | {"quiet": True})
     metric = next(iter(results[names[0]].metrics), None)
-    picture = draw_comparison(Path(folder) / "comparison", {name: _table(folder, name) for name in names}, metric)
+    with one_line():
+        picture = draw_comparison(Path(folder) / "comparison", {name: _table(folder, name) for name in names}, metric)
     if not flags["json"]:
         _tell(results, picture)
 
@@ -75,9 +77,9 @@ def _tell(results: dict[str, Result], picture: Path) -> None:
     for name, result in results.items():
         values = [spread(result.metrics[metric]) for metric in metrics]
         table.add_row(name, spread(result.loss), *values, f"{result.samples:,}", f"{result.seconds:.1f} s")
-    console = Console()
-    console.print(table, highlight=False)
-    console.print(f"figure {picture}", highlight=False, soft_wrap=True)
+    console = plain_console()
+    console.print(table)
+    console.print(f"figure {picture}")
 
 
 command = shared.command_with_problem(

@@ -4,6 +4,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.data import mnist
 from gradless.data.store import Report
@@ -14,12 +15,12 @@ from gradless.data.store import Report
 @click.option("--data-dir", type=click.Path(file_okay=False), help="folder with the files, raw or gzipped")
 def command(name: str, data_dir: str | None) -> None:
     """Fetch a data set, check it, and say where it is."""
-    console = Console()
+    console = plain_console()
     report = fetch_mnist(data_dir, console)
     words = f"MNIST is in {report.path} (from {report.source}), all four files have the right SHA-256"
-    console.print(words, highlight=False, soft_wrap=True)
+    console.print(words)
     for failure in report.failures:
-        console.print(f"[yellow]{failure}", highlight=False, soft_wrap=True)
+        console.print(failure, style="yellow")
 
 
 def fetch_mnist(data_dir: str | None, console: Console) -> Report:

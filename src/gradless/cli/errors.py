@@ -1,26 +1,51 @@
-"""A user's mistake is one line, never a stack trace."""
+"""A user's mistake is one line, never a stack trace; a mistake of ours keeps its trace."""
 
 import contextlib
-import errno
+import os
+import sysconfig
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
+
+LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 
 @contextlib.contextmanager
 def one_line() -> Iterator[None]:
-    """Turn what users can get wrong into a message and exit code 2."""
+    """Turn what users can get wrong, also in code of their own, into a message and exit code 2."""
     from gradless.data.store import DataUnavailable
     from gradless.records import RunError
 
     try:
         yield
-    except (ValueError, RunError, DataUnavailable) as error:
-        raise Refused(str(error)) from error
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM):
-            raise Refused(f"cannot write {error.filename or 'the run'}: {error.strerror}") from error
+    except click.ClickException:
         raise
+    except OSError as error:
+        raise Refused(f"{error.filename or 'the run'}: {error.strerror or error}") from error
+    except Exception as error:
+        place = place_in_users_code(error)
+        if place is not None:
+            raise Refused(f"{place}: {type(error).__name__}: {first_line(error)}") from error
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            raise Refused(f"not enough memory: a smaller net, fewer samples or chains ({first_line(error)})") from error
+        if isinstance(error, ValueError | RunError | DataUnavailable):
+            raise Refused(str(error)) from error
+        raise
+
+
+def place_in_users_code(error: BaseException) -> str | None:
+    """Return file and line where a user's own module was at fault, if it was."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith((*LIBRARIES, "<")):
+            return f"{os.path.relpath(frame.filename)}, line {frame.lineno}"
+    return None
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return (str(error).splitlines() or [""])[0]
 
 
 class Refused(click.ClickException):

@@ -1,14 +1,17 @@
 """The flags that the training commands share, and what they mean for an algorithm and a plan."""
 
+import contextlib
 import dataclasses
 import difflib
+import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from gradless.engine.batches import Minibatch, Progressive, num_samples
 from gradless.engine.plan import LARGEST, Plan, chain_numbers
@@ -73,10 +76,11 @@ def read_config(ctx: click.Context, param: click.Parameter, path: str | None) ->
         table = tomllib.loads(Path(path).read_text())
     except OSError as error:
         raise click.BadParameter(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise click.BadParameter(f"{path} is not TOML: {error}") from error
-    names = {name.replace("-", "_"): value for name, value in table.items()}
-    known = [one.name for one in ctx.command.get_params(ctx) if one.name not in ("config", "help", None)]
+    # As text, so that a value is looked at as closely as that of a flag: steps = 2.5 is refused, not cut off.
+    names = {name.replace("-", "_"): str(value) for name, value in table.items()}
+    known = [one.name for one in ctx.command.get_params(ctx) if one.name not in ("problem", "config", "help", None)]
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, [one for one in known if one], n=1)
@@ -131,13 +135,17 @@ OUTPUT_OPTIONS = [
 
 def make_algorithm(problem: Problem, flags: dict[str, Any], steps: int) -> Algorithm:
     """Return the algorithm that the flags ask for; what they leave open is the problem's own choice."""
-    name = flags.get("algorithm") or next(iter(problem.algorithms))
+    name = flags.get("algorithm") or next(iter(problem.algorithms), "amc")
+    if name not in ALGORITHMS:
+        raise ValueError(f"algorithms of the problem must be among {', '.join(ALGORITHMS)}, got {name!r}")
     fields = {field.name for field in dataclasses.fields(ALGORITHMS[name])}
     given = {flag: flags[flag] for flag in ALGORITHM_FLAGS if flags.get(flag) is not None}
     for flag in given:
         if flag not in fields:
             raise ValueError(f"--{flag.replace('_', '-')} does not apply to algorithm {name}: it has {_list(fields)}")
     settings = {**problem.algorithms.get(name, {}), **given}
+    for unknown in settings.keys() - fields:
+        raise ValueError(f"algorithm {name} of the problem has no setting {unknown!r}: it has {_list(fields)}")
     if isinstance(settings.get("temperature"), tuple):
         start, end = settings["temperature"]
         settings["temperature"] = Anneal(start, end, steps=float(steps))
@@ -169,6 +177,7 @@ def make_plan(problem: Problem, flags: dict[str, Any]) -> Plan:
 
 
 def _steps(problem: Problem, batches: Any, flags: dict[str, Any]) -> int:
+    flags = _given_win(flags, "steps", "epochs")
     if flags.get("epochs") is None:
         no_limit = flags.get("time") is not None and flags.get("steps") is None
         return LARGEST if no_limit else flags["steps"] if flags.get("steps") is not None else problem.steps
@@ -178,6 +187,25 @@ def _steps(problem: Problem, batches: Any, flags: dict[str, Any]) -> int:
         raise ValueError("--epochs has no fixed number of steps with progressive batches: give --steps or --time")
     per_epoch = batches.per_epoch(num_samples(problem.data)) * batches.hold if isinstance(batches, Minibatch) else 1
     return flags["epochs"] * per_epoch
+
+
+def _given_win(flags: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Leave out what a file says of settings that exclude each other, if one of them was given as a flag."""
+    ctx = click.get_current_context(silent=True)
+    given = [one for one in names if ctx and ctx.get_parameter_source(one) == ParameterSource.COMMANDLINE]
+    return flags if not given else flags | {name: None for name in names if name not in given}
+
+
+@contextlib.contextmanager
+def giving_back(run: str, flags: dict[str, Any]) -> Iterator[None]:
+    """Delete the empty folder that was made for a run without a name again, if the run does not begin."""
+    try:
+        yield
+    except BaseException:
+        if not flags["run"]:
+            with contextlib.suppress(OSError):
+                os.rmdir(run)
+        raise
 
 
 def _list(fields: set[str]) -> str:

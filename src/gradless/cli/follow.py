@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -11,11 +12,14 @@ import click
 from rich.console import Console
 
 from gradless.cli import summary
+from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.figures import draw_figures
 from gradless.cli.progress import follower, print_json, report_to
+from gradless.engine.recording import Recording
 from gradless.engine.result import Result
 from gradless.engine.session import Session
+from gradless.records import RunError
 
 EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 
@@ -29,7 +33,7 @@ def use_double_precision_where_asked() -> None:
 
 def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run: str, flags: dict[str, Any]) -> Result:
     """Make the session, run it, draw its figures and tell how it ended; exit with the code that says so."""
-    console = Console(stderr=bool(flags.get("json")))
+    console = plain_console(stderr=bool(flags.get("json")))
     is_quiet, is_json = bool(flags.get("quiet")), bool(flags.get("json"))
     report = report_to(console, is_json)
     with one_line():
@@ -43,13 +47,18 @@ def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run
         print_json(summary.as_json(result, run))
     else:
         summary.show(console, result, run, is_quiet)
-    with one_line():
+    is_complete = all(listener.is_complete for listener in session.listeners if isinstance(listener, Recording))
+    try:
         draw_figures(run, result, None if is_json or is_quiet else console)
+    except (OSError, RunError) as error:
+        report(f"the figures could not be drawn: {error}")
+        is_complete = False
     if session.stopped_by in EXIT_CODES:
-        click.echo(
-            f"stopped by {session.stopped_by} at step {session.t:,}; go on with: gradless resume {run}", err=True
-        )
+        again = f"gradless resume {shlex.quote(run)}{' --trust' if ':' in flags.get('problem', '') else ''}"
+        click.echo(f"stopped by {session.stopped_by} at step {session.t:,}; go on with: {again}", err=True)
         raise SystemExit(EXIT_CODES[session.stopped_by])
+    if not is_complete:
+        raise SystemExit(1)
     return result
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import click
-from rich.console import Console
 
+from gradless.cli.console import plain_console
 from gradless.cli.data import fetch_mnist
 from gradless.cli.errors import one_line
 from gradless.problem import Problem
@@ -20,28 +20,42 @@ class ProblemCommand(click.Command):
         name = self._find_name(args)
         with one_line():
             ctx.meta["own"] = [] if name is None else options_of(find_problem(name))
+            shared = {param.name for param in self.params} | {"help"}
+            for option in ctx.meta["own"]:
+                if option.name in shared:
+                    flag = f"--{option.name.replace('_', '-')}"
+                    raise ValueError(f"problem {name!r} has an option {flag}, which is a flag of every run: rename it")
         return super().parse_args(ctx, args)
 
     def _find_name(self, args: list[str]) -> str | None:
-        """Return the word that stands for the problem: the first that is neither a flag nor a flag's value."""
+        """Return the word that stands for the problem: the first that is neither a flag nor a flag's value.
+
+        Of a flag not known yet, which is the problem's own, nobody can tell whether the word after it is its value.
+        """
         takes_value = {
             flag: not option.is_flag
             for option in self.params
             if isinstance(option, click.Option)
             for flag in (*option.opts, *option.secondary_opts)
         }
-        words = iter(args)
-        for word in words:
+        doubtful = []
+        words = iter([*args, ""])
+        word = next(words)
+        while word:
             if not word.startswith("-"):
                 return word
-            if "=" not in word and takes_value.get(word, word not in ("-h", "--help")):
-                next(words, None)  # its value; a flag not known yet is the problem's own, and most of those take one
-        return next((word for word in args if word in PROBLEMS), None)
+            following = next(words)
+            if "=" in word or word in ("-h", "--help") or not takes_value.get(word, True):
+                word = following
+            elif word not in takes_value and following.startswith("-"):
+                word = following
+            else:
+                doubtful += [] if word in takes_value else [following]
+                word = next(words, "")
+        return next((word for word in doubtful if word in PROBLEMS or ":" in word), None)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        own = ctx.meta.get("own", [])
-        taken = {option.name for option in own}
-        return [*[param for param in super().get_params(ctx) if param.name not in taken], *own]
+        return [*super().get_params(ctx), *ctx.meta.get("own", [])]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Problems (`PROBLEM --help` shows the options of each)"):
@@ -53,14 +67,20 @@ class ProblemCommand(click.Command):
 
 def options_of(factory: Callable[..., Any]) -> list[click.Option]:
     """Return one flag per keyword argument of the function that makes a problem."""
-    hints = get_type_hints(factory, include_extras=True)
+    try:
+        hints = get_type_hints(factory, include_extras=True)
+    except Exception:  # annotations that only a type checker can read: the defaults say enough
+        hints = {}
     options = []
     for name, parameter in inspect.signature(factory).parameters.items():
-        kind, words = _kind(hints.get(name, str))
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        kind, words = _kind(hints.get(name, type(parameter.default)))
         flag = f"--{name.replace('_', '-')}"
         names = [f"{flag}/--no-{name.replace('_', '-')}"] if kind is bool else [flag]
         default = "" if parameter.default in ("", inspect.Parameter.empty) else f" [{parameter.default}]"
-        options.append(click.Option(names, type=kind, default=None, help=f"{words}{default}"))
+        is_needed = parameter.default is inspect.Parameter.empty
+        options.append(click.Option(names, type=kind, default=None, required=is_needed, help=f"{words}{default}"))
     return options
 
 
@@ -74,8 +94,8 @@ def _kind(hint: Any) -> tuple[Any, str]:
 def load_problem(ctx: click.Context, flags: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """Return the problem that the command names and the options it was given; data are fetched with a bar."""
     options = take_options(ctx, flags)
-    if flags["problem"].startswith("mnist"):
-        fetch_mnist(options.get("data_dir"), Console(stderr=True, quiet=bool(flags["quiet"] or flags["json"])))
+    if flags["problem"] in PROBLEMS and flags["problem"].startswith("mnist"):
+        fetch_mnist(options.get("data_dir"), plain_console(stderr=True, quiet=bool(flags["quiet"] or flags["json"])))
     return make_problem(flags["problem"], options), options
 
 

@@ -30,7 +30,7 @@ def report_to(console: Console, is_json: bool) -> Callable[[str], None]:
     """Return where trouble with the disk and other warnings are told."""
     if is_json:
         return lambda words: print(json.dumps({"event": "warning", "text": words}), flush=True)
-    return lambda words: console.print(f"[yellow]{words}", highlight=False)
+    return lambda words: console.print(words, style="yellow")
 
 
 class Pace:
@@ -79,7 +79,7 @@ class LiveLine(Listener):
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
             TaskProgressColumn(),
-            TextColumn("{task.fields[numbers]}"),
+            TextColumn("{task.fields[numbers]}", markup=False),
             TimeRemainingColumn(compact=True),
             console=console,
             refresh_per_second=4,
@@ -114,7 +114,7 @@ class PlainLines(Listener):
         if time.monotonic() - self.last >= PLAIN_SECONDS:
             self.last = time.monotonic()
             total = f" of {session.steps:,}" if session.steps < LARGEST else ""
-            self.console.print(f"step {session.t:,}{total}  {describe(session, pace)}", highlight=False, soft_wrap=True)
+            self.console.print(f"step {session.t:,}{total}  {describe(session, pace)}")
 
 
 class JsonLines(Listener):

@@ -11,15 +11,30 @@ from gradless.cli.follow import see_through, use_double_precision_where_asked
 @click.command()
 @click.argument("run", type=click.Path())
 @click.option("--steps", type=click.IntRange(1), help="total number of steps to reach; by default that of the run")
-@click.option("--time", type=Duration(), help="stop after this time, for instance 2h")
+@click.option("--time", type=Duration(), help="stop after this time from now, for instance 2h")
+@click.option("--trust", is_flag=True, help="run the code of the module that a run of module:object names")
 @click.option("--quiet", is_flag=True, help="only the last line")
 @click.option("--json", is_flag=True, help="one JSON object per line, for machines")
 def command(run: str, **flags: Any) -> None:
-    """Go on with RUN from its last good checkpoint, bit for bit as if it had never stopped."""
+    """Go on with RUN from its last good checkpoint, bit for bit as if it had never stopped.
+
+    A run of your own problem (module:object) needs --trust: its settings say which module is imported, and a run that
+    came from elsewhere could name any.
+    """
     use_double_precision_where_asked()
     from gradless.runs import reopen
 
     def make(listeners: list[Any], report: Any) -> Any:
-        return reopen(run, steps=flags["steps"], time_budget=flags["time"], listeners=listeners, report=report)
+        session = reopen(
+            run,
+            steps=flags["steps"],
+            time_budget=flags["time"],
+            trust=flags["trust"],
+            listeners=listeners,
+            report=report,
+        )
+        if session.t >= session.steps and not flags["quiet"]:
+            report(f"nothing to do: {run} has made its {session.t:,} steps; --steps gives it more")
+        return session
 
-    see_through(make, run, flags)
+    see_through(make, run, flags | {"problem": ":" if flags["trust"] else ""})

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gradless.engine.result import Result
 
@@ -21,11 +22,11 @@ BARS = "▁▂▃▄▅▆▇█"
 def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
     """Print the summary of a run."""
     if is_quiet:
-        console.print(f"U {_best(result.loss, min):.6g}  {_metrics(result)}  {run}", highlight=False, soft_wrap=True)
+        console.print("  ".join([f"U {_best(result.loss):.6g}", *_metrics(result), run]))
         return
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in result.metrics.items():
-        table.add_row(f"[bold]{name}", f"[bold]{spread(value)}")
+        table.add_row(Text(name, "bold"), Text(spread(value), "bold"))
     table.add_row("loss U", f"{spread(result.loss)}   {sparkline(result.trace)}")
     if not np.all(np.isnan(result.sigma)):
         table.add_row("acceptance", spread(result.acceptance))
@@ -35,10 +36,10 @@ def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
     table.add_row("time", f"{result.seconds:.1f} s, and {result.compile_seconds:.1f} s to compile")
     if result.nonfinite:
         table.add_row("rejected", f"{result.nonfinite:,} proposals whose loss was not a number")
-    table.add_row("run", run)
-    console.print(table, highlight=False)
+    console.print(table)
+    console.print(f"run               {run}")  # below the table, which would fold a long name
     if result.advice:
-        console.print(f"[yellow]{result.advice}", highlight=False)
+        console.print(result.advice, style="yellow")
 
 
 def as_json(result: Result, run: str) -> dict[str, Any]:
@@ -51,9 +52,8 @@ def as_json(result: Result, run: str) -> dict[str, Any]:
 def sparkline(trace: Any, width: int = 40) -> str:
     """Return the course of the loss in a line of little bars, on a logarithmic scale where the loss is positive."""
     loss = np.atleast_2d(trace["loss"])
-    with np.errstate(all="ignore"):
-        values = np.nanmedian(loss, axis=0)
-    values = values[np.isfinite(values)]
+    loss = np.where(np.isfinite(loss), loss, np.nan)
+    values = np.nanmedian(loss[:, ~np.isnan(loss).all(axis=0)], axis=0)
     if len(values) < 2:
         return ""
     values = values[np.linspace(0, len(values) - 1, min(width, len(values))).astype(int)]
@@ -63,17 +63,17 @@ def sparkline(trace: Any, width: int = 40) -> str:
     return "".join(BARS[int(height * (len(BARS) - 1) + 0.5)] for height in heights)
 
 
-def _best(values: Any, best: Any) -> float:
-    return float(best(np.ravel(values)))
+def _best(values: Any) -> float:
+    return float(np.fmin.reduce(np.ravel(values)))
 
 
-def _metrics(result: Result) -> str:
-    return "  ".join(f"{name} {spread(value)}" for name, value in result.metrics.items())
+def _metrics(result: Result) -> list[str]:
+    return [f"{name} {spread(value)}" for name, value in result.metrics.items()]
 
 
 def spread(values: Any) -> str:
     """Return a number, or of several chains the median and the extremes."""
     numbers = np.ravel(values)
-    if len(numbers) == 1:
+    if len(numbers) == 1 or np.isnan(numbers).all():
         return f"{numbers[0]:.5g}"
     return f"median {np.nanmedian(numbers):.5g}, from {np.nanmin(numbers):.5g} to {np.nanmax(numbers):.5g}"

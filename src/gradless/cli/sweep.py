@@ -59,16 +59,17 @@ def sweep(ctx: click.Context, **flags: Any) -> None:
     about = {"problem": flags["problem"], "options": options, "sweep": list(grids)}
 
     def make(listeners: list[Any], report: Any) -> Any:
-        return start_problem(
-            problem,
-            algorithm,
-            plan,
-            run=run,
-            about=about,
-            overwrite=flags["overwrite"],
-            listeners=listeners,
-            report=report,
-        )
+        with shared.giving_back(run, flags):
+            return start_problem(
+                problem,
+                algorithm,
+                plan,
+                run=run,
+                about=about,
+                overwrite=flags["overwrite"],
+                listeners=listeners,
+                report=report,
+            )
 
     see_through(make, run, flags)
 
@@ -81,10 +82,10 @@ def tell(console: Console, run: str, swept: list[str], rows: list[dict[str, Any]
         members = list(group)
         medians = [f"{np.median([row[name] for row in members]):.5g}" for name in outcomes]
         table.add_row(*[f"{value:.3g}" for value in key], *medians)
-    console.print(table, highlight=False)
-    console.print(
-        f"figure {Path(run) / 'sweep.png'}, every run in {Path(run) / 'sweep.csv'}", highlight=False, soft_wrap=True
-    )
+    console.print(table)
+    suffixes = [""] if len(swept) == 1 else [f"-{name}" for name in swept]
+    pictures = ", ".join(str(Path(run) / f"sweep{suffix}.png") for suffix in suffixes)
+    console.print(f"figure {pictures}, every run in {Path(run) / 'sweep.csv'}")
 
 
 command = shared.command_with_problem(

@@ -4,10 +4,11 @@ from datetime import date
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gradless.cli import flags as shared
+from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.follow import see_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
@@ -29,16 +30,17 @@ def train(ctx: click.Context, **flags: Any) -> None:
     about = {"problem": flags["problem"], "options": options}
 
     def make(listeners: list[Any], report: Any) -> Any:
-        return start_problem(
-            problem,
-            algorithm,
-            plan,
-            run=run,
-            about=about,
-            overwrite=flags["overwrite"],
-            listeners=listeners,
-            report=report,
-        )
+        with shared.giving_back(run, flags):
+            return start_problem(
+                problem,
+                algorithm,
+                plan,
+                run=run,
+                about=about,
+                overwrite=flags["overwrite"],
+                listeners=listeners,
+                report=report,
+            )
 
     see_through(make, run, flags)
 
@@ -52,9 +54,9 @@ def choose_algorithm(problem: Problem, flags: dict[str, Any], plan: Plan) -> Alg
     if not (flags["quiet"] or flags["json"]):
         table = Table("sigma", "loss", "acceptance", box=None, padding=(0, 2, 0, 0))
         for sigma, loss, acceptance in zip(tuning.sigmas, tuning.losses, tuning.acceptances, strict=True):
-            mark = " [bold]best" if sigma == tuning.sigma else ""
-            table.add_row(f"{sigma:.2e}", f"{loss:.5g}", f"{acceptance:.3f}{mark}")
-        Console().print(f"--sigma auto: trial chains of {tuning.steps} steps", table, highlight=False)
+            row = [f"{sigma:.2e}", f"{loss:.5g}", f"{acceptance:.3f}"]
+            table.add_row(*row) if sigma != tuning.sigma else table.add_row(*row[:2], Text(f"{row[2]} best", "bold"))
+        plain_console().print(f"--sigma auto: trial chains of {tuning.steps} steps", table)
     return shared.make_algorithm(problem, flags | {"sigma": float(tuning.sigma)}, plan.steps)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 def sine(points: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """sin(2 pi theta).
 
-    Paper: Sec. II B. `claims.md`: F2. A net of zero output has U = 0.4995 exactly, not 1/2: the two ends coincide.
+    Paper: Sec. II B. Claims: F2. A net of zero output has U = 0.4995 exactly, not 1/2: the two ends coincide.
     """
     theta = _grid(points)
     return theta, np.sin(2 * np.pi * theta)
@@ -18,7 +18,7 @@ def sine(points: int = 1000) -> tuple[np.ndarray, np.ndarray]:
 def log_sine(points: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """ln(1 + 5 theta) + 0.1 sin(20 pi theta): a slow feature, learnt first, and a fast one.
 
-    Paper: Sec. II C, Eq. (7). `claims.md`: F4. The log term alone leaves U = 0.004995, the 0.005 there.
+    Paper: Sec. II C, Eq. (7). Claims: F4. The log term alone leaves U = 0.004995.
     """
     theta = _grid(points)
     return theta, log_term(theta) + 0.1 * np.sin(20 * np.pi * theta)
@@ -32,7 +32,7 @@ def log_term(theta: np.ndarray) -> np.ndarray:
 def step(points: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """1/2 where 1/2 < theta < 3/4, and 0 elsewhere.
 
-    Paper: Sec. II E. `claims.md`: F6. A net of zero output has U = 1/16, the best constant 3/64.
+    Paper: Sec. II E. Claims: F6. A net of zero output has U = 1/16, the best constant 3/64.
     """
     theta = _grid(points)
     return theta, np.where((theta > 1 / 2) & (theta < 3 / 4), 0.5, 0.0)

@@ -44,7 +44,7 @@ def load(data_dir: str | os.PathLike[str] | None = None, progress: Progress | No
 def images(data_dir: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Dataset:
     """The images as rows of 784 numbers, pixel/255 in float32.
 
-    `claims.md`: F1, F7, F8. The mean over images of the sum of squares is 87.81002, from which comes lambda.
+    Claims: F1, F7, F8. The mean over images of the sum of squares is 87.81002, from which comes lambda.
     """
     raw = load(data_dir, progress)
     scale = np.float32(255)
@@ -62,7 +62,7 @@ def zeros_and_ones(
 ) -> Dataset:
     """The digits 0 and 1 as sequences of black (1, 0) and white (0, 1) pixels, row by row: (images, 784, 2) float32.
 
-    Paper: Sec. II D. `claims.md`: F5, 12,665 training and 2,115 test images. A pixel is white if pixel/255 is above the
+    Paper: Sec. II D. Claims: F5, 12,665 training and 2,115 test images. A pixel is white if pixel/255 is above the
     threshold. ``shrink=2`` first takes means of 2x2 pixels, which shortens the sequence to 196.
     """
     if not 0 <= threshold < 1:

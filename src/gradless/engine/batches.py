@@ -57,7 +57,7 @@ class FullBatch:
 class Minibatch:
     """Steps see small parts of the data, shuffled without replacement or drawn independently (`iid`).
 
-    Paper: Secs. II D and II E. The last part of a shuffled epoch is kept though it is shorter.
+    Paper: Secs. II D and II F. The last part of a shuffled epoch is kept though it is shorter.
     """
 
     is_fixed: ClassVar[bool] = False
@@ -138,7 +138,7 @@ class Minibatch:
 
 @dataclass(frozen=True)
 class Progressive:
-    """A held batch that grows by `factor` whenever its error falls below `threshold`. Paper: Sec. II E.
+    """A held batch that grows by `factor` whenever its error falls below `threshold`. Paper: Sec. II F.
 
     The batch contains the one before it, and the algorithm starts again from sigma_0 and mu = 0 at each growth.
     The error is looked at every `check_every` steps.

@@ -12,7 +12,7 @@ from gradless.engine.run import GOING
 class Selection:
     """Every `every` steps, copy the best `fraction` of the chains over as many of the worst.
 
-    Paper: the remark of Sec. II E on importance sampling in a population. Keys stay with their chains, so copies part.
+    Paper: the remark of Sec. II F on importance sampling in a population. Keys stay with their chains, so copies part.
     """
 
     every: int

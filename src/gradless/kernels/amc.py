@@ -117,7 +117,7 @@ class AMC:
         return state, Info(is_accepted, jnp.isfinite(evaluation.loss))
 
     def reset(self, state: AMCState) -> AMCState:
-        """Return to sigma = sigma_0 and mu = 0 with x where it is. Paper: Sec. II E, progressive batching."""
+        """Return to sigma = sigma_0 and mu = 0 with x where it is. Paper: Sec. II F, progressive batching."""
         return state._replace(
             mu=jnp.zeros_like(state.mu),
             sigma=jnp.full_like(state.sigma, self.sigma),

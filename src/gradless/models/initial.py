@@ -39,7 +39,7 @@ def gaussian(sigma: float) -> Scheme:
 def pytorch(key: jax.Array, shape: tuple[int, ...], fan_in: int, gain: float, dtype: jnp.dtype) -> Layer:
     """Weights and biases are uniform in +-1/sqrt(fan_in), PyTorch's default for linear layers.
 
-    This is what `claims.md` takes the paper's "Kaiming initialization" to be.
+    This is what we take the paper's "Kaiming initialization" to be, see docs/notation.md.
     """
     key_weight, key_bias = jax.random.split(key)
     bound = 1 / math.sqrt(fan_in)

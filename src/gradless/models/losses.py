@@ -27,7 +27,7 @@ def mse(outputs: jax.Array, targets: jax.Array, per: str = "sample") -> jax.Arra
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """The mean of -ln p of the right class, with p the softmax of the logits; labels are whole numbers or one-hot.
 
-    `claims.md`: F5 and F8. A label beyond the last class gives NaN.
+    Claims: F5 and F8. A label beyond the last class gives NaN.
     """
     logits, labels = jnp.asarray(logits), jnp.asarray(labels)
     log_p = jax.nn.log_softmax(logits)

@@ -44,7 +44,7 @@ class MLP:
     """A net of dense layers, h -> act(h W + b), with a linear or softmax last layer.
 
     Paper: Sec. II A (784-16-16-10), II B (up to a million parameters), II C (1-100-1), II E (depth 2 to 256).
-    `claims.md`: F1, F2, F4, F6, F7.
+    Claims: F1, F2, F4, F6, F7.
     """
 
     widths: tuple[int, ...]

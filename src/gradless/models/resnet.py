@@ -18,7 +18,7 @@ Params = dict[str, Any]
 class ResNet:
     """A residual net: a 7x7 stem, four stages of blocks of two 3x3 convolutions, a mean over positions, a linear head.
 
-    Paper: Sec. II F. `claims.md`: F8; N = 11,175,370 with the defaults.
+    Paper: Sec. II F. Claims: F8; N = 11,175,370 with the defaults.
     Differs: from the usual ResNet-18, layer norm as GroupNorm(1, C), with one scale and one offset per channel, stands
     wherever batch norm would. The paper says "layer normalization" and no more.
     """

@@ -40,7 +40,7 @@ CELLS: dict[str, tuple[Cell, int]] = {"tanh": (tanh_cell, 1), "gru": (gru_cell, 
 class RNN:
     """A stack of recurrent layers that reads a sequence, and a linear classifier of the top layer's last state.
 
-    Paper: Sec. II D. `claims.md`: F5; N = 12,802 with the defaults, two bias vectors per layer as in PyTorch.
+    Paper: Sec. II D. Claims: F5; N = 12,802 with the defaults, two bias vectors per layer as in PyTorch.
     """
 
     inputs: int = 2
@@ -72,7 +72,7 @@ class RNN:
     ) -> Params:
         """Draws parameters ``{"layers": [...], "head": {"weight", "bias"}}``.
 
-        ``scheme`` draws the head; `claims.md` takes "gaussian:" with the paper's sigma_0. ``recurrent`` draws
+        ``scheme`` draws the head; we take "gaussian:" with the paper's sigma_0. ``recurrent`` draws
         "weight_input", "weight_recurrent", "bias_input" and "bias_recurrent" of each layer, with the number of hidden
         neurons as the fan-in of all four, which for "pytorch" is PyTorch's default for recurrent layers.
         """
