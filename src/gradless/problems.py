@@ -218,9 +218,11 @@ def make_problem(name: str, options: dict[str, Any]) -> Problem:
 
 def _check_option(name: str, value: Any, default: Any) -> None:
     """Refuse a value of another kind than the default, where that is a plain one: settings.json can hold anything."""
-    kinds = {bool: bool, int: int, float: (int, float), str: str}
-    kind = kinds.get(type(default))
-    if kind is not None and (not isinstance(value, kind) or isinstance(value, bool) != isinstance(default, bool)):
+    if isinstance(default, float):
+        is_right = isinstance(value, int | float) and not isinstance(value, bool)
+    else:
+        is_right = not isinstance(default, int | str) or type(value) is type(default)
+    if not is_right:
         raise ValueError(f"{name} must be of the kind of {default!r}, got {value!r}")
 
 

@@ -45,9 +45,8 @@ class ProblemCommand(click.Command):
             if not word.startswith("-"):
                 return word
             following = next(words)
-            if "=" in word or word in ("-h", "--help") or not takes_value.get(word, True):
-                word = following
-            elif word not in takes_value and following.startswith("-"):
+            is_alone = "=" in word or word in ("-h", "--help") or not takes_value.get(word, True)
+            if is_alone or (word not in takes_value and following.startswith("-")):
                 word = following
             else:
                 doubtful += [] if word in takes_value else [following]

@@ -6,83 +6,17 @@ not promise; and small nets keep every core busy.
 """
 
 import os
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine import run
-from gradless.engine.batches import FullBatch, Minibatch, Progressive, num_samples, rows
-from gradless.engine.flat import ByIdentity
+from gradless.engine.batches import Minibatch, Progressive, num_samples
+from gradless.engine.work import Work
 from gradless.types import Algorithm, Key, State
-
-NEVER = np.iinfo(np.int32).max
-
-
-@dataclass(frozen=True)
-class Work:
-    """What all chains of a run share."""
-
-    program: run.Program
-    batches: FullBatch | Minibatch | Progressive
-    data: Any
-    test: Any
-    key_order: Key  # of the order in which a growing batch takes up the data
-    record_every: int
-    target_loss: float
-    target_metric: float
-    held: dict[int, Any] = field(default_factory=dict)  # the growing batch at its present sizes
-    compiled: set[Any] = field(default_factory=set)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    compile_seconds: list[float] = field(default_factory=list)
-
-    @property
-    def num_data(self) -> int:
-        """Number of samples, 0 without data."""
-        return num_samples(self.data)
-
-    def stage(self, number: int) -> tuple[run.Program, Any]:
-        """Return the program and the data after `number` growths of a progressive batch."""
-        if not isinstance(self.batches, Progressive):
-            return self.program, self.data
-        size = self.batches.size(number, self.num_data)
-        is_last = size == self.num_data
-        error = None if is_last else self.batches.error
-        inner = Minibatch(size, "iid") if self.batches.redraw else FullBatch()
-        program = run.Program(
-            self.program.objective,
-            inner,
-            self.program.metrics,
-            ByIdentity(error),
-            self.program.metric_target,
-            self.program.stop_when_frozen,
-        )
-        return program, self.data if is_last or self.batches.redraw else self._held(size)
-
-    def _held(self, size: int) -> Any:
-        with self.lock:
-            if size not in self.held:
-                order = jax.random.permutation(self.key_order, self.num_data)
-                self.held[size] = rows(self.data, order[:size])
-            return self.held[size]
-
-    def limits(self, until: int) -> run.Limits:
-        """Return the numbers that a chunk compares with."""
-        is_growing = isinstance(self.batches, Progressive)
-        check_every = self.batches.check_every if isinstance(self.batches, Progressive) else NEVER
-        threshold = self.batches.threshold if isinstance(self.batches, Progressive) and is_growing else 0.0
-        return run.Limits(
-            until=jnp.asarray(until, jnp.int32),
-            record_every=jnp.asarray(self.record_every, jnp.int32),
-            check_every=jnp.asarray(check_every, jnp.int32),
-            threshold=jnp.asarray(threshold, jnp.float32),
-            target_loss=jnp.asarray(self.target_loss, jnp.result_type(float)),
-            target_metric=jnp.asarray(self.target_metric, jnp.result_type(float)),
-        )
 
 
 class Cost(NamedTuple):

@@ -13,7 +13,6 @@ from gradless.engine.flat import ByIdentity, Flattening
 from gradless.signal_norm import trace_signal
 from gradless.types import Evaluate, Evaluation, Loss
 
-
 NOT_TRACEABLE = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,

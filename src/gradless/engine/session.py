@@ -12,10 +12,11 @@ import jax
 import numpy as np
 
 from gradless.engine import run
-from gradless.engine.chains import Chain, Work, num_workers
+from gradless.engine.chains import Chain, num_workers
 from gradless.engine.diagnosis import FROZEN_WORDS, advice
 from gradless.engine.result import Result, Trace
 from gradless.engine.selection import Selection
+from gradless.engine.work import Work
 
 ROUND_SECONDS = 0.5  # so that progress is shown about twice a second
 STATUS_WORDS = {run.AT_TARGET: "target", run.FROZEN: "frozen", run.DIVERGED: "diverged"}

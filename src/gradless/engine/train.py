@@ -12,7 +12,7 @@ import numpy as np
 
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Progressive, num_samples
-from gradless.engine.chains import Chain, Work
+from gradless.engine.chains import Chain
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.objective import Objective, check_data, check_loss, check_metrics
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
@@ -20,6 +20,7 @@ from gradless.engine.recording import begin_recording
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
 from gradless.engine.session import Listener, Session, precision_of
+from gradless.engine.work import Work
 from gradless.types import Algorithm, Key, Loss, Params
 
 Metrics = Callable[..., dict[str, jax.Array]]

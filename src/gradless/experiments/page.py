@@ -30,8 +30,8 @@ def write_page(folder: Path, scale: str, figures: Sequence[str], verdicts: Seque
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>gradless: the paper, reproduced ({escape(scale)} scale)</title><style>{STYLE}</style></head>
 <body><h1>The paper, reproduced</h1><p>Scale: {escape(scale)}.</p>
-<div class="wide"><table><thead><tr><th>claim</th><th>says</th><th>measured</th><th>rule</th><th>verdict</th></tr></thead>
-<tbody>{rows}</tbody></table></div>
+<div class="wide"><table>
+<thead><tr><th>claim</th><th>says</th><th>measured</th><th>rule</th><th>verdict</th></tr></thead><tbody>{rows}</tbody></table></div>
 {pictures}
 </body></html>
 """
