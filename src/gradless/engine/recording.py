@@ -47,6 +47,7 @@ def go_on_recording(
     """Bring a session to the last good checkpoint of its run and let it record on from there."""
     report = report or _warn
     checkpoint = load_newest(directory.checkpoints_path, report)
+    _check_same_run(checkpoint.meta.get("settings"), directory.settings)
     restore(session, checkpoint)
     rows = [row for row in Metrics(directory.metrics_path).rows() if row["step"] <= checkpoint.step]
     check_rows(rows, len(session.chains), directory.metrics_path)
@@ -54,6 +55,17 @@ def go_on_recording(
     session.rows = rows
     session.listeners.insert(0, recording)
     return recording
+
+
+def _check_same_run(of_checkpoint: Any, of_run: dict[str, Any]) -> None:
+    """Refuse a checkpoint that was written under another problem or algorithm, even where the shapes agree."""
+    of_checkpoint = of_checkpoint if isinstance(of_checkpoint, dict) else {}
+    for name in ("problem", "options", "algorithm"):
+        if of_checkpoint.get(name) != of_run.get(name):
+            raise RunError(
+                f"the checkpoint is of {name} {of_checkpoint.get(name)}, the run's settings say {of_run.get(name)}: "
+                "put the run's own checkpoint back"
+            )
 
 
 class Recording(Listener):
@@ -99,8 +111,10 @@ class Recording(Listener):
 
     def checkpoint(self, session: Session) -> None:
         """Write the whole state, unless it is on the disk already."""
-        if session.t != self.saved and self.recorder.checkpoint(session.t, *snapshot(session)):
-            self.saved = session.t
+        if session.t != self.saved:
+            tensors, meta = snapshot(session)
+            if self.recorder.checkpoint(session.t, tensors, {"settings": self.directory.settings, **meta}):
+                self.saved = session.t
         self.last = time.monotonic()
 
 
