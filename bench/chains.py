@@ -37,7 +37,7 @@ def race(
 def to_target(batch: str) -> None:
     """Train MNIST to 90% test accuracy and print what it took."""
     made = make_problem("mnist", {})
-    batches = gl.full_batch() if batch == "full" else gl.progressive(500, made.error)  # type: ignore[arg-type]
+    batches = gl.full_batch() if batch == "full" else gl.progressive(500, made.error)
     result = gl.train(
         gl.amc(sigma=1e-2, n_s=20, signal_norm=True),
         made.loss,

@@ -1,0 +1,282 @@
+"""Fig. 1: Metropolis Monte Carlo and gradient descent train a net to read MNIST. Paper: Secs. II A and II F."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
+from gradless.experiments.workshop import Run, Workshop
+from gradless.kernels import GradientDescent, Metropolis
+from gradless.plots import COLOURS, DASHES, new_figure, save
+
+TITLE = "MNIST: zero-temperature Monte Carlo trains a net as gradient descent does"
+NAMES = {"mc": "MC", "gd": "GD", "amc": "aMC"}
+MIN_RUNS = 10  # below this the range of C says little
+DIFFERS = (
+    "U is summed over the 10 outputs, which fixes what a learning rate means; GD starts from N(0, 1e-4), which the "
+    "paper does not give; the plateau is measured in decades of the setting"
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What one scale runs."""
+
+    problem: str
+    epochs: int  # of panel (b) and of the runs of (c)
+    sweep_epochs: int  # of panel (a)
+    sigmas: tuple[float, ...]
+    learning_rates: tuple[float, ...]
+    sigma: float  # of panel (b), MC
+    learning_rate: float  # of panel (b), GD
+    runs: int  # of panel (c)
+    budget: str  # of time, for people
+
+
+SCALES = {
+    "smoke": Scale("digits", 300, 100, (1e-3, 1e-2, 1e-1), (1e-2, 1.0, 100.0), 1e-2, 0.1, 2, "10 s"),
+    "quick": Scale(
+        problem="mnist",
+        epochs=1_500,
+        sweep_epochs=400,
+        sigmas=(2e-4, 2e-3, 1e-2, 3e-2, 1e-1, 3e-1),
+        learning_rates=(1e-2, 4.5e-2, 0.45, 4.5, 45.0, 450.0),
+        sigma=2e-3,
+        learning_rate=4.5e-2,
+        runs=2,
+        budget="5 min",
+    ),
+    "paper": Scale(
+        problem="mnist",
+        epochs=100_000,
+        sweep_epochs=100_000,
+        sigmas=(1e-4, 3e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2),
+        learning_rates=(1e-3, 4.5e-3, 1.5e-2, 4.5e-2, 0.15, 0.45, 1.5, 4.5, 15.0, 45.0),
+        sigma=2e-3,
+        learning_rate=4.5e-2,
+        runs=30,
+        budget="15 h: (b) 1.5 h, (a) 7 h, (c) 6 h",
+    ),
+}
+
+
+def run(out: Path, scale: Scale, workshop: Workshop) -> None:
+    """Train by MC and GD: first panel (b), then the sweeps of (a), then the runs of (c), two at a time."""
+    algorithms = {"gd": GradientDescent(learning_rate=scale.learning_rate), "mc": Metropolis(sigma=scale.sigma)}
+    rows: list[dict[str, Any]] = []
+    for name, algorithm in algorithms.items():
+        rows += curve(name, workshop.train(name, scale.problem, algorithm, **records(scale.epochs)))
+    write_table(out / "curves.csv", rows)
+
+    sweeps = {
+        "mc": (scale.sigmas, Metropolis(sigma=np.asarray(scale.sigmas))),
+        "gd": (scale.learning_rates, GradientDescent(learning_rate=np.asarray(scale.learning_rates))),
+    }
+    rows = []
+    for name, (settings, many) in sweeps.items():
+        plan = records(scale.sweep_epochs, number=20)
+        swept = workshop.train(f"sweep-{name}", scale.problem, many, chains=len(settings), **plan)
+        for place, setting in enumerate(settings):
+            accuracy, steps = _last(swept, place)
+            rows.append({"algorithm": name, "setting": setting, "epochs": steps, "accuracy": accuracy})
+    write_table(out / "sweep.csv", rows)
+
+    rows = []
+    for seed in range(1, scale.runs // 2 + 1):  # pairs, so that many hours of runs can be read before the last one
+        plan = records(scale.epochs, number=20)
+        pair = workshop.train(f"mc-seed-{seed}", scale.problem, algorithms["mc"], chains=2, seed=seed, **plan)
+        for place in range(2):
+            accuracy, steps = _last(pair, place)
+            rows.append({"seed": seed, "chain": place, "epochs": steps, "accuracy": accuracy})
+        write_table(out / "variation.csv", rows)
+
+
+def records(steps: int, number: int = 200) -> dict[str, int]:
+    """Return a plan's steps, with about so many records."""
+    return {"steps": steps, "record_every": max(1, steps // number)}
+
+
+def curve(name: str, run: Run) -> list[dict[str, Any]]:
+    """Return the records of a run of one chain as rows of a table."""
+    kept = ("step", "epoch", "samples", "seconds", "loss", "accuracy", "acceptance", "sigma")
+    return [
+        {"run": name, **{one: float(run.table[one][place]) for one in kept}} for place in range(len(run.table["step"]))
+    ]
+
+
+def _last(run: Run, chain: int) -> tuple[float, int]:
+    """Return the last accuracy of a chain, and after how many steps; GD may have diverged before the end."""
+    known = np.flatnonzero(np.isfinite(run.table["accuracy"][:, chain]))
+    return float(run.table["accuracy"][known[-1], chain]), int(run.table["step"][known[-1]])
+
+
+def draw(out: Path) -> list[Path]:
+    """Draw the paper's panels (a) and (b), and the runs of Sec. II F as (c); what has not been run stays empty."""
+    curves = read_table(out / "curves.csv")
+    figure, (sweep_axis, runs_axis, loss_axis, accuracy_axis) = new_figure(4)
+    _draw_sweep(sweep_axis, _read(out / "sweep.csv"))
+    _draw_runs(runs_axis, _read(out / "variation.csv"))
+    for name in ("gd", "mc"):
+        draw_curve(loss_axis, curves, name, "epoch", "loss", COLOURS[name], DASHES[name], NAMES[name])
+        draw_curve(accuracy_axis, curves, name, "epoch", "accuracy", COLOURS[name], DASHES[name], NAMES[name])
+    finish_panels(loss_axis, accuracy_axis, "epoch n", "(b)")
+    return [save(figure, out / "fig1")]
+
+
+def draw_curve(
+    axis: Any, rows: list[dict[str, Any]], run: str, x: str, y: str, colour: str, dash: str, label: str
+) -> None:
+    """Draw loss, or accuracy in percent, of one run."""
+    mine = [row for row in rows if row["run"] == run and row[x] > 0]
+    values = column(mine, y) * (100 if y == "accuracy" else 1)
+    axis.plot(column(mine, x), values, dash, color=colour, label=label, linewidth=1.8)
+
+
+def finish_panels(loss_axis: Any, accuracy_axis: Any, x: str, letter: str) -> None:
+    """Name the axes of a panel of losses and one of accuracies."""
+    loss_axis.set(xlabel=x, ylabel="training loss U", xscale="log", yscale="log", title=f"{letter} loss")
+    accuracy_axis.set(xlabel=x, ylabel="test accuracy C (%)", xscale="log", title=f"{letter} accuracy")
+    for axis in (loss_axis, accuracy_axis):
+        axis.grid(alpha=0.25, linewidth=0.5)
+        axis.legend(frameon=False)
+
+
+def _draw_sweep(axis: Any, rows: list[dict[str, Any]]) -> None:
+    marks = {"mc": "o", "gd": "s"}
+    for name, label in (("mc", "MC, σ"), ("gd", "GD, α")):
+        mine = [row for row in rows if row["algorithm"] == name]
+        if mine:
+            style = {"color": COLOURS[name], "linestyle": DASHES[name], "marker": marks[name], "markersize": 4}
+            axis.plot(column(mine, "setting"), 100 * column(mine, "accuracy"), label=label, **style)
+    epochs = f" after {max(column(rows, 'epochs')):,.0f} epochs" if rows else ": not run yet"
+    axis.set(xlabel="σ (MC) or α (GD)", ylabel="test accuracy C (%)", xscale="log", title=f"(a) C{epochs}")
+    axis.grid(alpha=0.25, linewidth=0.5)
+    if rows:
+        axis.legend(frameon=False)
+
+
+def _draw_runs(axis: Any, rows: list[dict[str, Any]]) -> None:
+    values = 100 * np.sort(column(rows, "accuracy"))
+    axis.plot(np.arange(1, len(values) + 1), values, "o", color=COLOURS["mc"], markersize=4)
+    if len(values):
+        axis.axhline(values.mean(), color="#555555", linewidth=0.8)
+    words = f"{len(values)} runs of MC" if rows else "runs of MC: not run yet"
+    axis.set(xlabel="run, by rank", ylabel="test accuracy C (%)", title=f"(c) {words}")
+    axis.grid(alpha=0.25, linewidth=0.5)
+
+
+def check(out: Path, scale: str) -> list[Verdict]:
+    """Judge F1a, F1b and F1c; only runs of the paper's 1e5 epochs decide."""
+    is_paper = scale == "paper"
+    sweep, variation = _read(out / "sweep.csv"), _read(out / "variation.csv")
+    return [
+        _check_sweep(sweep, is_paper and bool(sweep), scale),
+        _check_curves(read_table(out / "curves.csv"), is_paper, scale),
+        _check_runs(variation, is_paper and len(variation) >= MIN_RUNS, scale),
+    ]
+
+
+def stand_in(scale: str) -> str:
+    """Say what a small scale has in place of the paper's set-up."""
+    words = {"smoke": "digits in place of MNIST, few epochs", "quick": "fewer epochs than the paper's 1e5"}
+    return words.get(scale, "")
+
+
+def _check_sweep(rows: list[dict[str, Any]], is_decided: bool, scale: str) -> Verdict:
+    best, widths, interior = {}, {}, {}
+    for name in ("mc", "gd"):
+        mine = sorted((row["setting"], row["accuracy"]) for row in rows if row["algorithm"] == name)
+        settings, accuracies = np.asarray(mine).T if mine else (np.asarray([1.0]), np.asarray([np.nan]))
+        place = int(np.argmax(accuracies))
+        best[name], interior[name] = (float(settings[place]), 100 * float(accuracies[place])), _is_inside(place, mine)
+        widths[name] = plateau(settings, accuracies)
+    measured = "; ".join(
+        f"{NAMES[name]} {best[name][1]:.2f}% at {best[name][0]:g}, {'interior' if interior[name] else 'at the edge'}, "
+        f"plateau {widths[name]:.2f} decades"
+        for name in ("mc", "gd")
+    )
+    return judge(
+        "F1a",
+        "C has one interior maximum in sigma and in alpha: MC about 95%, GD about 96%, GD's plateau broader",
+        measured if rows else "not run yet",
+        "argmax interior; MC max 94-96, GD max 95-97; width at 90% of max larger for GD",
+        holds=all(interior.values())
+        and 94 <= best["mc"][1] <= 96
+        and 95 <= best["gd"][1] <= 97
+        and widths["gd"] > widths["mc"],
+        is_decided=is_decided,
+        differs="; ".join(filter(None, (stand_in(scale), DIFFERS))),
+    )
+
+
+def _is_inside(place: int, settings: Sequence[Any]) -> bool:
+    return 0 < place < len(settings) - 1
+
+
+def plateau(settings: np.ndarray, values: np.ndarray) -> float:
+    """Return the decades of a setting over which the values are above 90% of their maximum, around that maximum."""
+    x, level = np.log10(settings), 0.9 * np.max(values)
+    top = int(np.argmax(values))
+
+    def edge(step: int) -> float:
+        here = top
+        while 0 <= here + step < len(x) and values[here + step] >= level:
+            here += step
+        if not 0 <= here + step < len(x):
+            return float(x[here])  # the sweep ends before the plateau does
+        share = (values[here] - level) / (values[here] - values[here + step])
+        return float(x[here] + share * (x[here + step] - x[here]))
+
+    return edge(1) - edge(-1)
+
+
+def _check_curves(rows: list[dict[str, Any]], is_decided: bool, scale: str) -> Verdict:
+    end = min(last(rows, name, "epoch") for name in ("gd", "mc"))
+    early = end / 10
+    loss = {name: at_epoch(rows, name, early, "loss") for name in ("gd", "mc")}
+    final = {name: 100 * last(rows, name, "accuracy") for name in ("gd", "mc")}
+    return judge(
+        "F1b",
+        "GD is faster early, and comparable at the end",
+        f"U at epoch {early:,.0f}: GD {loss['gd']:.4g}, MC {loss['mc']:.4g}; "
+        f"C at {end:,.0f}: GD {final['gd']:.2f}%, MC {final['mc']:.2f}%",
+        "U_GD < U_MC early (a tenth of the run); final C within 1.5 points",
+        holds=loss["gd"] < loss["mc"] and abs(final["gd"] - final["mc"]) <= 1.5,
+        is_decided=is_decided,
+        differs="; ".join(filter(None, (stand_in(scale), DIFFERS))),
+    )
+
+
+def last(rows: list[dict[str, Any]], run: str, name: str) -> float:
+    """Return the last record of a quantity in a run."""
+    return float([row[name] for row in rows if row["run"] == run][-1])
+
+
+def at_epoch(rows: list[dict[str, Any]], run: str, epoch: float, name: str) -> float:
+    """Return a quantity at an epoch, between two records if need be."""
+    mine = [row for row in rows if row["run"] == run]
+    return float(np.interp(epoch, column(mine, "epoch"), column(mine, name)))
+
+
+def _check_runs(rows: list[dict[str, Any]], is_decided: bool, scale: str) -> Verdict:
+    values = 100 * column(rows, "accuracy")
+    spread = float(np.ptp(values)) if len(values) else float("nan")
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+    fewer = f"{len(values)} runs in place of 30" if 0 < len(values) < 30 else ""
+    return judge(
+        "F1c",
+        "30 MC runs with the same settings vary by about 1% in C",
+        f"range {spread:.2f}, sd {deviation:.2f} points over {len(values)} runs" if rows else "not run yet",
+        f"range 0.5-2 points, from at least {MIN_RUNS} runs",
+        holds=0.5 <= spread <= 2,
+        is_decided=is_decided,
+        differs="; ".join(filter(None, (stand_in(scale), fewer))),
+    )
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Return a table, or nothing while that part has not been run."""
+    return read_table(path) if path.exists() else []
