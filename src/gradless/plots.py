@@ -48,6 +48,7 @@ LABELS = {"loss": "loss U", "acceptance": "acceptance A", "sigma": "move scale �
 
 def fan(axis: Any, x: np.ndarray, y: np.ndarray, colour: str, label: str | None = None, dash: str = "-") -> None:
     """Draw a curve, or of several chains the median with the band that holds most of them."""
+    y = drawable(y)
     if y.ndim == 1:
         axis.plot(x, y, dash, color=colour, label=label, linewidth=1.4)
         return
@@ -55,6 +56,11 @@ def fan(axis: Any, x: np.ndarray, y: np.ndarray, colour: str, label: str | None 
     x, (low, middle, high) = x[is_known], np.nanpercentile(y[is_known], PERCENTILES, axis=1)
     axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axis.plot(x, middle, dash, color=colour, label=label, linewidth=1.4)
+
+
+def drawable(values: np.ndarray) -> np.ndarray:
+    """Return values with a gap where a chain has ended or a loss has run away beyond what an axis can show."""
+    return np.where(np.abs(values) < 1e100, values, np.nan)
 
 
 def smooth(values: np.ndarray, num_windows: int = 60) -> np.ndarray:
@@ -77,7 +83,7 @@ def label_axis(axis: Any, x: str, name: str, values: np.ndarray) -> None:
     """Name the axes; a quantity that spans more than a factor of ten gets a logarithmic axis, a fraction never."""
     axis.set_xlabel(x)
     axis.set_ylabel(LABELS.get(name, name))
-    finite = values[np.isfinite(values)]
+    finite = values[np.isfinite(drawable(values))]
     is_fraction = name in ("accuracy", "acceptance")
     if not is_fraction and len(finite) and finite.min() > 0 and finite.max() > 10 * finite.min():
         axis.set_yscale("log")
@@ -88,17 +94,17 @@ def draw_sweep(path: Path, rows: Sequence[Mapping[str, Any]], setting: str, outc
     """Draw an outcome against one setting: the median over seeds, the spread, and every single run."""
     groups: dict[float, list[float]] = {}
     for row in rows:
-        groups.setdefault(float(row[setting]), []).append(float(row[outcome]))
+        if np.isfinite(drawable(np.asarray(float(row[outcome])))):
+            groups.setdefault(float(row[setting]), []).append(float(row[outcome]))
     x = np.asarray(sorted(groups))
     runs = [np.asarray(groups[value]) for value in x]
     figure, (axis,) = new_figure(1)
-    middle = np.asarray([np.nanmedian(values) for values in runs])
-    low, high = (np.asarray([pick(values) for values in runs]) for pick in (np.nanmin, np.nanmax))
+    middle, low, high = (np.asarray([pick(values) for values in runs]) for pick in (np.median, np.min, np.max))
     axis.fill_between(x, low, high, color=COLOURS["mc"], alpha=0.15, linewidth=0)
     axis.plot(x, middle, "o-", color=COLOURS["mc"], markersize=4, label="median")
     for value, values in zip(x, runs, strict=True):
         axis.plot([value] * len(values), values, ".", color="#555555", markersize=3)
-    axis.set_xscale("log" if x.min() > 0 else "linear")
+    axis.set_xscale("log" if len(x) and x.min() > 0 and np.isfinite(x).all() else "linear")
     label_axis(
         axis, {"sigma": "move scale σ", "learning_rate": "learning rate α"}.get(setting, setting), outcome, middle
     )

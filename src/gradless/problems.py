@@ -36,6 +36,7 @@ DataDir = Annotated[str, "folder with the MNIST files; by default they are looke
 
 Settings = dict[str, dict[str, Any]]
 MAX_PARAMETERS = 2**31 - 1  # indices on the device have 32 bits
+MAX_DEPTH = 10_000
 DEEP = {"sigma": 1e-2, "epsilon": 1e-2, "n_s": 100, "signal_norm": True}  # the paper's for Figs. 2(c,d) and 6
 
 
@@ -60,6 +61,8 @@ def rosenbrock(
 
 def sine(width: Width = 10, depth: Depth = 2, points: Points = 1000, init: Init = "gaussian") -> Problem:
     """One period of a sine, by a net of any width and depth. Paper: Sec. II B, Fig. 2."""
+    if not 0 <= depth <= MAX_DEPTH:
+        raise ValueError(f"depth must be from 0 to {MAX_DEPTH}, got {depth}")
     settings = {"amc": DEEP, "mc": {"sigma": 1e-3}}
     return _regression(MLP((1, *[width] * depth, 1)), data.sine(points), init, settings, steps=20_000)
 
@@ -86,8 +89,8 @@ def step(
     layer_norm: LayerNorm = False,
 ) -> Problem:
     """A step function by a deep net: depth - 1 layers of 4 neurons, then one of 10. Paper: Sec. II E, Fig. 6."""
-    if depth < 1:
-        raise ValueError(f"depth must be at least 1, got {depth}")
+    if not 1 <= depth <= MAX_DEPTH:
+        raise ValueError(f"depth must be from 1 to {MAX_DEPTH}, got {depth}")
     net = MLP((1, *[4] * (depth - 1), 10, 1), skip=skip, layer_norm=layer_norm)
     settings = {"amc": DEEP, "gd": {"learning_rate": 1e-3}, "adam": {"learning_rate": 1e-4}}
     return _regression(net, data.step(points), init, settings, steps=100_000)

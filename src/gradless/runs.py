@@ -11,7 +11,7 @@ import numpy as np
 
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
-from gradless.engine.plan import LARGEST, Plan, check_whole
+from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
 from gradless.engine.recording import begin_recording, checked_meta, differing, go_on_recording, is_x64
 from gradless.engine.replay import Replay
 from gradless.engine.result import Result
@@ -204,7 +204,7 @@ def stored_plan(path: str | Path, settings: dict[str, Any], problem: Problem) ->
     table = settings.get("plan")
     try:
         plan = Plan.from_json(table, problem.error)  # type: ignore[arg-type]
-        for number in plan.chains:
+        for number in chain_numbers(plan.chains):
             check_whole("chains", number, least=0, most=LARGEST)
     except (KeyError, TypeError, AttributeError, OverflowError):
         raise _not_ours(path, "plan", table) from None

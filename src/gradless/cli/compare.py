@@ -55,7 +55,7 @@ def compare(ctx: click.Context, **flags: Any) -> None:
     metric = next(iter(results[names[0]].metrics), None)
     with one_line():
         picture = draw_comparison(Path(folder) / "comparison", {name: _table(folder, name) for name in names}, metric)
-    if not flags["json"]:
+    if not (flags["json"] or flags["quiet"]):
         _tell(results, picture)
 
 
@@ -86,7 +86,8 @@ command = shared.command_with_problem(
     "compare",
     [
         click.Option(["--algorithms"], help="with commas; by default all that the problem has settings for"),
-        *[option for option in shared.ALGORITHM_OPTIONS if option.name != "algorithm"],
+        click.Option(["--sigma"], type=float, help="initial move scale, of mc and amc"),
+        *[option for option in shared.ALGORITHM_OPTIONS if option.name not in ("algorithm", "sigma")],
         *shared.LENGTH_OPTIONS,
         *shared.RUN_OPTIONS,
         *shared.OUTPUT_OPTIONS,

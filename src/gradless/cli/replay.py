@@ -27,6 +27,8 @@ def command(run: str, step: int, verify: bool, out: str | None, overwrite: bool,
     with one_line():
         if out and Path(out).exists() and not overwrite:
             raise ValueError(f"{out} exists: choose another name, or give --overwrite")
+        if out and not Path(out).parent.is_dir():
+            raise ValueError(f"{out} cannot be written: there is no folder {Path(out).parent}")
         rebuilt = rebuild(run, step, verify=verify, trust=trust)
         for place, (loss, metrics) in enumerate(standing(rebuilt)):
             words = "  ".join(f"{name} {value:.5g}" for name, value in metrics.items())

@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from gradless.engine.result import Result
 
@@ -24,20 +22,20 @@ def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
     if is_quiet:
         console.print("  ".join([f"U {_best(result.loss):.6g}", *_metrics(result), run]))
         return
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in result.metrics.items():
-        table.add_row(Text(name, "bold"), Text(spread(value), "bold"))
-    table.add_row("loss U", f"{spread(result.loss)}   {sparkline(result.trace)}")
+    rows = [(name, spread(value)) for name, value in result.metrics.items()]
+    rows.append(("loss U", f"{spread(result.loss)}   {sparkline(result.trace)}"))
     if not np.all(np.isnan(result.sigma)):
-        table.add_row("acceptance", spread(result.acceptance))
-        table.add_row("sigma at the end", spread(result.sigma))
-    table.add_row("steps", f"{result.steps:,} ({ENDINGS.get(result.stopped_by, result.stopped_by)})")
-    table.add_row("evaluations", f"{result.evaluations:,} of the loss, {result.samples:,} samples")
-    table.add_row("time", f"{result.seconds:.1f} s, and {result.compile_seconds:.1f} s to compile")
+        rows.append(("acceptance", spread(result.acceptance)))
+        rows.append(("sigma at the end", spread(result.sigma)))
+    rows.append(("steps", f"{result.steps:,} ({ENDINGS.get(result.stopped_by, result.stopped_by)})"))
+    rows.append(("evaluations", f"{result.evaluations:,} of the loss, {result.samples:,} samples"))
+    rows.append(("time", f"{result.seconds:.1f} s, and {result.compile_seconds:.1f} s to compile"))
     if result.nonfinite:
-        table.add_row("rejected", f"{result.nonfinite:,} proposals whose loss was not a number")
-    console.print(table)
-    console.print(f"run               {run}")  # below the table, which would fold a long name
+        rows.append(("rejected", f"{result.nonfinite:,} proposals whose loss was not a number"))
+    rows.append(("run", run))
+    width = max(len(name) for name, _ in rows) + 2
+    for name, words in rows:
+        console.print(f"{name:<{width}}{words}", style="bold" if name in result.metrics else None)
     if result.advice:
         console.print(result.advice, style="yellow")
 

@@ -33,6 +33,7 @@ KINDS: dict[str, Algorithm] = {
 LABELS = {"GD": "GD", "Adam": "Adam", "aMC off": "aMC, signal norm off", "aMC on": "aMC, signal norm on"}
 COLOURS = {"GD": "#7f7f7f", "Adam": "#4aa3df", "aMC off": "#2e8b57", "aMC on": "#1b6b3f"}
 DASHES = {"GD": ":", "Adam": "-.", "aMC off": "--", "aMC on": "-"}
+WIDTHS = {"GD": 3.0, "Adam": 2.2, "aMC off": 1.6, "aMC on": 1.6}  # to be seen where curves coincide
 KAIMING = "the paper's \"Kaiming\" start is taken to be PyTorch's default"
 
 
@@ -42,20 +43,61 @@ class Scale:
 
     steps: int  # epochs of a run, at most
     layers: int  # steps times depth, at most: the cost of a run
+    layers_on: int  # the same for aMC with signal norm, which ends early where it trains
     depths: tuple[int, ...]  # for every algorithm
     depths_on: tuple[int, ...]  # for aMC with signal norm
     shown: tuple[int, int]  # whose outputs panel (b) shows; there training goes on beyond U = 0.01
     helped: tuple[int, ...]  # depths with skip connections or layer norm, F6e
     deepest: int | None  # F6d
+    inits: tuple[str, ...]
     chains: int  # runs that go side by side
-    blocks: int  # how often; per algorithm and depth there are 2 x chains x blocks runs
+    blocks: int  # how often; per algorithm, depth and initialisation there are chains x blocks runs
     budget: str  # of time, for people
 
 
 SCALES = {
-    "smoke": Scale(60, 1_000, (2, 4), (2, 4), (2, 4), (), None, 1, 1, "15 s"),
-    "quick": Scale(50_000, 320_000, (2, 8, 32), DEPTHS, (8, 64), (), None, 2, 1, "8 min"),
-    "paper": Scale(PAPER_STEPS, 10**9, DEPTHS, DEPTHS, (4, 64), DEPTHS, 256, 2, 5, "5 days; a fifth shows all panels"),
+    "smoke": Scale(
+        steps=60,
+        layers=1_000,
+        layers_on=1_000,
+        depths=(2,),
+        depths_on=(2, 4),
+        shown=(2, 4),
+        helped=(),
+        deepest=None,
+        inits=INITS[:1],
+        chains=1,
+        blocks=1,
+        budget="10 s",
+    ),
+    "quick": Scale(
+        steps=50_000,
+        layers=160_000,
+        layers_on=640_000,
+        depths=(2, 32),
+        depths_on=DEPTHS,
+        shown=(2, 32),
+        helped=(),
+        deepest=None,
+        inits=INITS,
+        chains=4,
+        blocks=1,
+        budget="7 min",
+    ),
+    "paper": Scale(
+        steps=PAPER_STEPS,
+        layers=256 * PAPER_STEPS,
+        layers_on=256 * PAPER_STEPS,
+        depths=DEPTHS,
+        depths_on=DEPTHS,
+        shown=(4, 64),
+        helped=DEPTHS,
+        deepest=256,
+        inits=INITS,
+        chains=2,  # one per core
+        blocks=5,
+        budget="5 days; the first of five blocks has every panel",
+    ),
 }
 
 
@@ -86,13 +128,13 @@ def plan(scale: Scale) -> Iterator[Cell]:
         for depth in sorted({*scale.depths, *scale.depths_on}):
             for kind in KINDS:
                 if depth in (scale.depths_on if kind == "aMC on" else scale.depths):
-                    yield from (Cell(kind, depth, init, block) for init in INITS)
+                    yield from (Cell(kind, depth, init, block) for init in scale.inits)
         if scale.deepest is not None:
-            yield from (Cell("aMC on", scale.deepest, init, block) for init in INITS)
+            yield from (Cell("aMC on", scale.deepest, init, block) for init in scale.inits)
         for depth in scale.helped:
             for help_ in ("skip", "layer_norm"):
                 for kind in ("Adam", "aMC off") if depth == 64 else ("aMC off",):
-                    yield from (Cell(kind, depth, init, block, help_) for init in INITS)
+                    yield from (Cell(kind, depth, init, block, help_) for init in scale.inits)
 
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
@@ -101,7 +143,8 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
         for cell in plan(scale):
             if cell.depth == scale.deepest and _is_settled(out, scale):
                 continue  # F6d asks for one trained net
-            steps = max(1, min(scale.steps, scale.layers // cell.depth))
+            layers = scale.layers_on if cell.kind == "aMC on" else scale.layers
+            steps = min(scale.steps, layers // cell.depth)
             workshop.train(
                 cell.name,
                 "step",
@@ -185,7 +228,7 @@ def summarise(cell: Cell, run: Run) -> list[dict[str, Any]]:
 def _curve(cell: Cell, run: Run, chain: int, is_best: bool) -> list[dict[str, Any]]:
     step, loss = run.table["step"], run.table["loss"].reshape(len(run.table["step"]), -1)[:, chain]
     step, loss = step[np.isfinite(loss)], loss[np.isfinite(loss)]
-    wanted = np.unique(np.searchsorted(step, np.geomspace(1, step[-1], 120)).clip(0, len(step) - 1))
+    wanted = np.unique(np.searchsorted(step, np.geomspace(1, max(1, step[-1]), 120)).clip(0, len(step) - 1))
     return [
         {**cell._asdict(), "chain": chain, "is_best": int(is_best), "step": int(step[i]), "loss": float(loss[i])}
         for i in wanted
@@ -220,6 +263,7 @@ def draw(out: Path) -> list[Path]:
         panels += [("survival", "Adam"), ("survival", "aMC on")]
         panels += [None] * (-len(panels) % 4)
         panels += [("c", depth) for depth in deeper]
+    longest = 1.3 * column(curves, "step").max()
     figure, axes = new_figure(len(panels), num_columns=4)
     figure.set_size_inches(12, 2.5 * -(-len(panels) // 4))
     for axis, panel in zip(axes, panels, strict=True):
@@ -230,12 +274,14 @@ def draw(out: Path) -> list[Path]:
         if name in ("a", "c"):
             chosen = [row for row in curves if row["depth"] == value]
             _draw_losses(axis, chosen, only_best=name == "a")
+            axis.set_xlim(1, longest)
             axis.set_title(f"({name})  d = {value:g}", loc="left", fontsize=10)
         elif name == "b":
             _draw_outputs(axis, [row for row in outputs if row["depth"] == value])
             axis.set_title(f"(b)  d = {value:g}", loc="left", fontsize=10)
         elif name == "survival":
             _draw_survival(axis, [row for row in rows if row["kind"] == value and not row["help"]], deeper, value)
+            axis.set_xlim(1, longest)
         else:
             _draw_legend(axis)
     return [save(figure, out / "fig6")]
@@ -244,22 +290,22 @@ def draw(out: Path) -> list[Path]:
 def _draw_losses(axis: Any, curves: list[dict[str, Any]], only_best: bool) -> None:
     axis.axhline(PLATEAU, color="#bbbbbb", linewidth=0.8, zorder=0)
     axis.axhline(TRAINED, color="#bbbbbb", linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
-    single = {
-        (row["kind"], row["init"], row["block"], row["chain"]) for row in curves if row["is_best"] or not only_best
-    }
-    for kind, init, block, chain in sorted(single):
-        if not only_best and kind not in ("Adam", "aMC on"):
-            continue
-        mine = [
-            row
-            for row in curves
-            if (row["kind"], row["init"], row["block"], row["chain"]) == (kind, init, block, chain)
-        ]
-        width = 1.6 if only_best else 0.9
-        axis.plot(column(mine, "step"), column(mine, "loss"), DASHES[kind], color=COLOURS[kind], linewidth=width)
-        if mine[-1]["loss"] < TRAINED:  # the run ends here because it is trained
-            axis.plot(mine[-1]["step"], mine[-1]["loss"], "o", color=COLOURS[kind], markersize=3)
+    single: dict[Any, list[dict[str, Any]]] = {}
+    for row in curves:
+        if row["is_best"] if only_best else row["kind"] in ("Adam", "aMC on"):
+            single.setdefault((list(KINDS).index(row["kind"]), row["init"], row["block"], row["chain"]), []).append(row)
+    for _, mine in sorted(single.items()):
+        kind, last = mine[0]["kind"], mine[-1]
+        dash, width = (DASHES[kind], WIDTHS[kind]) if only_best else ("-", 0.9)
+        axis.plot(column(mine, "step"), column(mine, "loss"), dash, color=COLOURS[kind], linewidth=width)
+        if last["loss"] < TRAINED:  # the run ends here because it is trained
+            axis.plot(last["step"], last["loss"], "o", color=COLOURS[kind], markersize=3)
     axis.set(xlabel="epoch n", ylabel="loss U", xscale="log", yscale="log")
+    low = min(0.008, 0.8 * column(curves, "loss").min())
+    ticks = [tick for tick in (1e-5, 1e-4, 1e-3, 0.01, 0.05) if tick > low]
+    axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_ylim(low, 0.08)
+    axis.yaxis.set_minor_formatter("")
 
 
 def _draw_outputs(axis: Any, outputs: list[dict[str, Any]]) -> None:
@@ -267,7 +313,9 @@ def _draw_outputs(axis: Any, outputs: list[dict[str, Any]]) -> None:
         mine = [row for row in outputs if row["kind"] == kind]
         if mine:
             axis.plot(column(mine, "theta"), column(mine, "target"), color="black", linewidth=0.8)
-            axis.plot(column(mine, "theta"), column(mine, "output"), DASHES[kind], color=COLOURS[kind], linewidth=1.6)
+            axis.plot(
+                column(mine, "theta"), column(mine, "output"), DASHES[kind], color=COLOURS[kind], linewidth=WIDTHS[kind]
+            )
     axis.set(xlabel="θ", ylabel="net output")
 
 
@@ -288,7 +336,7 @@ def _draw_survival(axis: Any, rows: list[dict[str, Any]], depths: Sequence[float
 
 def _draw_legend(axis: Any) -> None:
     for kind, label in LABELS.items():
-        axis.plot([], [], DASHES[kind], color=COLOURS[kind], label=label, linewidth=1.6)
+        axis.plot([], [], DASHES[kind], color=COLOURS[kind], label=label, linewidth=WIDTHS[kind])
     axis.plot([], [], color="black", linewidth=0.8, label="target function")
     axis.plot([], [], color="#bbbbbb", linewidth=0.8, label="best constant, U = 3/64")
     axis.plot([], [], color="#bbbbbb", linewidth=0.8, linestyle=(0, (1, 3)), label="trained, U = 0.01")

@@ -7,10 +7,22 @@ from typing import Any
 import numpy as np
 
 from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
-from gradless.experiments.fig1 import NAMES, curve, draw_curve, finish_panels, last, records, stand_in
+from gradless.experiments.fig1 import (
+    INIT,
+    NAMES,
+    curve,
+    draw_curve,
+    finish_panels,
+    lacking,
+    last,
+    not_run,
+    records,
+    stand_in,
+)
 from gradless.experiments.workshop import Workshop
 from gradless.kernels import AMC, GradientDescent, Metropolis
 from gradless.plots import COLOURS, DASHES, new_figure, save
+from gradless.types import Algorithm
 
 TITLE = "MNIST: aMC is faster than MC, and faster still on growing batches"
 GOAL = 0.9  # of the test set: the accuracy by which speed is measured
@@ -26,7 +38,8 @@ class Scale:
     """What one scale runs."""
 
     problem: str
-    epochs: int  # on the full batch
+    epochs: int  # of MC and aMC on the full batch
+    gd_epochs: int
     minibatch_steps: int  # 30 of 2,000 images make an epoch
     progressive_steps: int
     minibatch: int
@@ -38,26 +51,27 @@ class Scale:
 
 
 PAPER_AMC = AMC(sigma=1e-2, epsilon=0.0, n_s=20, signal_norm=True)
-SCALES = {
-    "smoke": Scale("digits", 300, 300, 300, 300, 200, 1e-2, 0.1, PAPER_AMC, "15 s"),
-    "quick": Scale("mnist", 2_000, 9_000, 15_000, 2_000, 500, 2e-3, 4.5e-2, PAPER_AMC, "5 min"),
-    "paper": Scale("mnist", 100_000, 3_000_000, 120_000, 2_000, 500, 2e-3, 4.5e-2, PAPER_AMC, "5 h"),
+SCALES = {  # 479 divides the 1,437 digits: no short last minibatch, which would be compiled apart
+    "smoke": Scale("digits", 300, 300, 300, 300, 479, 200, 1e-2, 1.0, PAPER_AMC, "15 s"),
+    "quick": Scale("mnist", 3_000, 1_000, 9_000, 15_000, 2_000, 500, 2e-3, 4.5e-2, PAPER_AMC, "5 min"),
+    "paper": Scale("mnist", 100_000, 100_000, 3_000_000, 120_000, 2_000, 500, 2e-3, 4.5e-2, PAPER_AMC, "5 h"),
 }
 
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     """Train by GD, MC and aMC on the full batch, then by aMC on minibatches and on a growing batch."""
-    runs: dict[str, tuple[Any, str, int]] = {
+    runs: dict[str, tuple[Algorithm, str, int]] = {
         "amc": (scale.amc, "full", scale.epochs),
         "progressive": (scale.amc, f"progressive:{scale.start}", scale.progressive_steps),
         "minibatch": (scale.amc, str(scale.minibatch), scale.minibatch_steps),
         "mc": (Metropolis(sigma=scale.sigma), "full", scale.epochs),
-        "gd": (GradientDescent(learning_rate=scale.learning_rate), "full", scale.epochs),
+        "gd": (GradientDescent(learning_rate=scale.learning_rate), "full", scale.gd_epochs),
     }
     rows: list[dict[str, Any]] = []
     for name, (algorithm, batch, steps) in runs.items():
-        rows += curve(name, workshop.train(name, scale.problem, algorithm, batch=batch, **records(steps)))
-    write_table(out / "curves.csv", rows)
+        plan = records(steps) | {"batch": batch, "options": {"init": INIT[algorithm.name]}}
+        rows += curve(name, workshop.train(name, scale.problem, algorithm, **plan))
+        write_table(out / "curves.csv", rows)  # what is there can be drawn before the last run has ended
 
 
 def draw(out: Path) -> list[Path]:
@@ -75,7 +89,7 @@ def draw(out: Path) -> list[Path]:
     finish_panels(axes[0], axes[1], "epoch n", "(a)")
     finish_panels(axes[2], axes[3], "epoch n", "(b)")
     for axis, words in ((axes[4], "samples seen"), (axes[5], "time (s)")):
-        axis.set(xlabel=words, ylabel="test accuracy C (%)", xscale="log", title=f"(b) against {words}")
+        axis.set(xlabel=words, ylabel="test accuracy C (%)", xscale="log", title=f"(b) against {words}", ylim=(0, 100))
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.legend(frameon=False)
     return [save(figure, out / "fig7")]
@@ -111,37 +125,38 @@ def _words(reached: dict[str, float], rows: list[dict[str, Any]], names: tuple[s
 
 
 def _check_speed(rows: list[dict[str, Any]], reached: dict[str, float], scale: str) -> Verdict:
+    says, rule = "aMC is faster than MC, at about GD's rate, with the same end", "epochs to 90%: aMC < MC"
+    if missing := lacking(rows, ("amc", "mc", "gd")):
+        return not_run("F7a", says, missing, rule)
     # A run that has ended without 90% is slower than one that got there sooner; nothing else decides early.
-    slower = min(reached["mc"], last(rows, "mc", "epoch"))
+    is_mc_judged = np.isfinite(reached["mc"]) or reached["amc"] <= last(rows, "mc", "epoch")
     return judge(
         "F7a",
-        "aMC is faster than MC, at about GD's rate, with the same end",
+        says,
         _words(reached, rows, ("amc", "mc", "gd")),
-        "epochs to 90%: aMC < MC",
+        rule,
         holds=reached["amc"] < reached["mc"],
-        is_decided=scale != "smoke" and (np.isfinite(reached["mc"]) or reached["amc"] <= slower),
-        differs="; ".join(filter(None, (stand_in(scale), "GD starts from N(0, 1e-4), which the paper does not give"))),
+        is_decided=scale == "paper" or (scale != "smoke" and bool(is_mc_judged)),
+        differs="; ".join(filter(None, (stand_in(scale), "GD starts as PyTorch does, MC and aMC from N(0, sigma^2)"))),
     )
 
 
 def _check_batching(rows: list[dict[str, Any]], reached: dict[str, float], scale: str) -> Verdict:
+    says = "minibatches are faster and slightly worse at the end; progressive batches faster and equal at the end"
+    rule = "epochs to 90%: minibatch, progressive < batch; final C: minibatch < batch, progressive within 1.5 points"
+    if missing := lacking(rows, tuple(BATCHING)):
+        return not_run("F7b", says, missing, rule)
     end = {name: 100 * final(rows, name, "accuracy") for name in BATCHING}
     is_faster = max(reached["minibatch"], reached["progressive"]) < reached["amc"]
+    ours = (
+        "an epoch is 60,000 images drawn; the growing batch is held between doublings; C at the end is the mean over "
+    )
     return judge(
         "F7b",
-        "minibatches are faster and slightly worse at the end; progressive batches faster and equal at the end",
-        _words(reached, rows, ("amc", "minibatch", "progressive")),
-        "epochs to 90%: minibatch, progressive < batch; final C: minibatch < batch, progressive within 1.5 points",
+        says,
+        _words(reached, rows, tuple(BATCHING)),
+        rule,
         holds=is_faster and end["minibatch"] < end["amc"] and abs(end["progressive"] - end["amc"]) <= 1.5,
         is_decided=scale == "paper",
-        differs="; ".join(
-            filter(
-                None,
-                (
-                    stand_in(scale),
-                    "an epoch is 60,000 images drawn; the growing batch is held between doublings; C at the end is the "
-                    "mean over the last tenth of the records",
-                ),
-            )
-        ),
+        differs="; ".join(filter(None, (stand_in(scale), f"{ours}the last tenth of the records"))),
     )

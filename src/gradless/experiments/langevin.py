@@ -1,4 +1,4 @@
-"""Eq. (2): small moves, accepted if the loss does not increase, are noisy normalised gradient descent. Paper: Sec. II A.
+"""Eq. (2): small moves, accepted if the loss does not increase, are noisy normalised descent. Paper: Sec. II A.
 
 On a linear loss U = g.x a move eps is accepted if eps.g <= 0, whatever its size, so that Eq. (2) can be tested at any
 sigma. With c = -eps.g/|g|, the component downhill, one step moves by c if c >= 0 and by nothing otherwise: its mean is
@@ -67,7 +67,11 @@ def _moments(key: Key, gradient: float, sigma: float, moves: int) -> dict[str, d
     powers = np.zeros((4, len(AXES)))
     for number in range(moves // block):
         keys = jax.random.split(jax.random.fold_in(key, number), block)
-        along = np.asarray(_displacements(keys, gradient, sigma)) @ np.stack(list(AXES.values())).T / sigma
+        along = (
+            np.asarray(_displacements(keys, Metropolis(sigma=sigma), gradient))
+            @ np.stack(list(AXES.values())).T
+            / sigma
+        )
         powers += [(along**power).sum(axis=0) for power in (1, 2, 3, 4)]
     mean, square, _, fourth = powers / (moves // block * block)
     errors = np.sqrt((square - mean**2) / moves), np.sqrt((fourth - square**2) / moves)
@@ -79,9 +83,7 @@ def _moments(key: Key, gradient: float, sigma: float, moves: int) -> dict[str, d
 
 
 @jax.jit
-def _displacements(keys: Key, gradient: float, sigma: float) -> jax.Array:
-    algorithm = Metropolis(sigma=sigma)
-
+def _displacements(keys: Key, algorithm: Metropolis, gradient: float) -> jax.Array:
     def evaluate(x: jax.Array) -> Evaluation:
         return Evaluation(gradient * jnp.asarray(DIRECTION) @ x)
 

@@ -1,0 +1,260 @@
+"""Fig. 2: the acceptance rate falls with the loss, but slowly with the size of the net. Paper: Sec. II B."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
+from gradless.experiments.workshop import Run, Workshop
+from gradless.kernels import AMC, Metropolis
+from gradless.models import MLP
+from gradless.plots import new_figure, save
+from gradless.types import Algorithm
+
+TITLE = "acceptance against loss and size of the net"
+ALGORITHMS: dict[str, Algorithm] = {
+    "mc": Metropolis(sigma=1e-3),
+    "amc": AMC(sigma=1e-2, epsilon=1e-2, n_s=100, signal_norm=True),
+}
+PANELS = {"a": ("mc", "width"), "b": ("mc", "depth"), "c": ("amc", "width"), "d": ("amc", "depth")}
+DEPTH, WIDTH = 2, 25  # of the nets whose width, or depth, varies
+INIT = "pytorch"
+CUTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # U_0
+ADAPTED = 0.01  # from about here on down, aMC's sigma has begun to shrink; every cut to here is needed for a verdict
+HALF_WINDOW = 0.1  # decades of U to either side over which the acceptance is counted
+SHADES = {  # dark is small; readable in grey
+    "mc": ("#0b2350", "#1f4e9c", "#3f74c8", "#6a9be0", "#8fb4ea"),
+    "amc": ("#0b3d1e", "#23754a", "#3f9a68", "#6cb98b", "#93cfab"),
+}
+DASHES = ("-", "--", "-.", ":", (0, (1, 3)))
+MARKERS = "os^Dv"
+MEANINGFUL = 3  # sizes of net, for a slope
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What one scale runs."""
+
+    widths: tuple[int, ...]
+    depths: tuple[int, ...]
+    runs: int
+    steps: dict[str, int]  # at most; a run ends once it is below its lowest cut
+    lowest: dict[str, float]  # cut that is taken
+    budget: str  # of time, for people
+
+
+SCALES = {
+    "smoke": Scale(
+        (6, 25), (2,), runs=2, steps={"mc": 2_000, "amc": 600}, lowest={"mc": 0.01, "amc": 0.01}, budget="10 s"
+    ),
+    "quick": Scale(
+        (10, 32, 100),
+        (2, 4, 6, 10),
+        runs=3,
+        steps={"mc": 40_000, "amc": 20_000},
+        lowest={"mc": 0.01, "amc": 0.001},
+        budget="4 min",
+    ),
+    "paper": Scale(
+        (10, 32, 100, 316, 1000),
+        tuple(range(2, 11)),
+        runs=5,
+        steps={"mc": 200_000, "amc": 100_000},
+        lowest={"mc": 0.003, "amc": 0.001},
+        budget="8 hours",
+    ),
+}
+
+
+def run(out: Path, scale: Scale, workshop: Workshop) -> None:
+    """Train nets of many sizes to the sine, and count how often moves are accepted at each loss."""
+    curves: list[dict[str, Any]] = []
+    cuts: list[dict[str, Any]] = []
+    for panel, (name, varied) in PANELS.items():
+        for width, depth in _nets(scale, varied):
+            trained = workshop.train(
+                f"{name}-width-{width}-depth-{depth}",
+                "sine",
+                ALGORITHMS[name],
+                options={"width": width, "depth": depth, "init": INIT},
+                steps=scale.steps[name],
+                chains=scale.runs,
+                record_every=100 if name == "mc" else 20,
+                target_loss=scale.lowest[name] * 10**-HALF_WINDOW,
+            )
+            net = {"panel": panel, "width": width, "depth": depth, "parameters": _num_parameters(width, depth)}
+            grid = 10 ** np.arange(-0.35, np.log10(scale.lowest[name]) - HALF_WINDOW / 2, -HALF_WINDOW / 2)
+            curves += [net | row for row in _acceptance(trained, grid)]
+            cuts += [net | row for row in _acceptance(trained, np.asarray(CUTS))]
+    write_table(out / "curves.csv", curves)
+    write_table(out / "cuts.csv", cuts)
+
+
+def _nets(scale: Scale, varied: str) -> Iterator[tuple[int, int]]:
+    if varied == "width":
+        yield from ((width, DEPTH) for width in scale.widths)
+    else:
+        yield from ((WIDTH, depth) for depth in scale.depths)
+
+
+def _num_parameters(width: int, depth: int) -> int:
+    return MLP((1, *[width] * depth, 1)).num_parameters
+
+
+def _acceptance(run: Run, losses: np.ndarray) -> Iterator[dict[str, Any]]:
+    """Yield A at each loss: accepted over proposed moves while U was within a tenth of a decade, mean over the runs.
+
+    A record tells the moves accepted since the one before; its loss is the geometric mean of the two ends.
+    """
+    steps = np.diff(run.table["step"])[:, None]
+    loss, acceptance = (run.table[name].reshape(len(steps) + 1, -1) for name in ("loss", "acceptance"))
+    with np.errstate(invalid="ignore"):
+        middle = (np.log10(loss[1:]) + np.log10(loss[:-1])) / 2
+    accepted = acceptance[1:] * steps
+    for value in losses:
+        is_near = np.abs(middle - np.log10(value)) <= HALF_WINDOW  # False for a run that has ended
+        proposed = np.where(is_near, steps, 0).sum(axis=0)
+        counted = np.where(is_near, accepted, 0).sum(axis=0)
+        rates = counted[proposed > 0] / proposed[proposed > 0]
+        known = len(rates) > 0
+        yield {
+            "loss": float(value),
+            "acceptance": float(rates.mean()) if known else float("nan"),
+            "spread": float(rates.std()) if known else float("nan"),
+            "runs": len(rates),
+            "moves": int(proposed.sum()),
+        }
+
+
+def draw(out: Path) -> list[Path]:
+    """Draw for each panel the loss against acceptance (left), and acceptance at fixed loss against size (right)."""
+    curves, cuts = read_table(out / "curves.csv"), read_table(out / "cuts.csv")
+    figure, axes = new_figure(8, num_columns=4)
+    for number, (panel, (name, varied)) in enumerate(PANELS.items()):
+        left, right = axes[2 * number : 2 * number + 2]
+        _draw_curves(left, [row for row in curves if row["panel"] == panel], varied, SHADES[name])
+        _draw_cuts(right, [row for row in cuts if row["panel"] == panel], SHADES[name])
+        left.set_title(f"({panel}) {'MC' if name == 'mc' else 'aMC'}, {varied} varies", loc="left", fontsize=10)
+        if name == "mc":
+            _draw_guide(right, [row for row in cuts if row["panel"] == panel])
+    return [save(figure, out / "fig2")]
+
+
+def _draw_curves(axis: Any, rows: list[dict[str, Any]], varied: str, shades: tuple[str, ...]) -> None:
+    sizes = sorted({row[varied] for row in rows})
+    shown = [sizes[place] for place in sorted({0, len(sizes) // 2, len(sizes) - 1})]  # the paper shows three
+    for size, shade, dash in zip(shown, shades[::2], DASHES, strict=False):
+        mine = [row for row in rows if row[varied] == size]
+        axis.plot(
+            column(mine, "acceptance"),
+            column(mine, "loss"),
+            linestyle=dash,
+            color=shade,
+            label=f"{varied} {size:g}, N = {mine[0]['parameters']:,.0f}",
+        )
+    for cut in CUTS:
+        axis.axhline(cut, color="black", linewidth=0.4, alpha=0.5)
+    axis.set(xlabel="acceptance rate A", ylabel="loss U", xscale="log", yscale="log", xlim=(2e-3, 1))
+    axis.grid(alpha=0.2, linewidth=0.5)
+    axis.legend(frameon=False, fontsize=7, loc="upper left")
+
+
+def _draw_cuts(axis: Any, rows: list[dict[str, Any]], shades: tuple[str, ...]) -> None:
+    for cut, shade, marker in zip(CUTS, shades, MARKERS, strict=False):
+        mine = [row for row in rows if row["loss"] == cut and row["acceptance"] > 0]
+        if not mine:
+            continue
+        axis.errorbar(
+            column(mine, "parameters"),
+            column(mine, "acceptance"),
+            column(mine, "spread"),
+            marker=marker,
+            markersize=5,
+            linewidth=1,
+            color=shade,
+            label=f"U₀ = {cut:g}",
+        )
+    sizes = column(rows, "parameters")
+    axis.set(xlabel="number of parameters N", ylabel="A(U₀)", xscale="log", yscale="log", ylim=(2e-3, 1))
+    axis.set_xlim(0.6 * min(sizes.min(), 1_000), 1.7 * max(sizes.max(), 10_000))  # two ticks at least
+    axis.tick_params(axis="x", which="minor", labelbottom=False)
+    axis.grid(alpha=0.2, linewidth=0.5)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(frameon=False, fontsize=7, ncols=3, loc="lower left")
+
+
+def _draw_guide(axis: Any, rows: list[dict[str, Any]]) -> None:
+    """Draw the paper's guide to the eye, 1/N, from the first point of the lowest cut."""
+    sizes = np.unique(column(rows, "parameters"))
+    start = next((row["acceptance"] for row in reversed(rows[: len(CUTS)]) if row["acceptance"] > 0), 0.1)
+    axis.plot(sizes, start * sizes[0] / sizes, ":", color="black", linewidth=1)
+    axis.annotate("1/N", (sizes[0] * 2, start / 2), xytext=(-18, -10), textcoords="offset points", fontsize=8)
+
+
+def check(out: Path, scale: str) -> list[Verdict]:
+    """MC's acceptance falls with N slower than 1/N; aMC's hardly depends on loss or N."""
+    rows = read_table(out / "cuts.csv")
+    judges = {"mc": _falls_slowly, "amc": _is_constant}
+    return [
+        judges[name]([row for row in rows if row["panel"] == panel], panel, scale)
+        for panel, (name, _) in PANELS.items()
+    ]
+
+
+DIFFERS = (
+    f"initialisation not given in the paper: {INIT}'s (from N(0, sigma^2) deep nets stay at the zero output, "
+    "U = 0.4995); nor U_0: those shown, to the lowest that the scale reaches"
+)
+
+
+def _rates(rows: list[dict[str, Any]]) -> dict[float, np.ndarray]:
+    """Return A of all nets at each loss at which they all have been."""
+    at = {cut: column([row for row in rows if row["loss"] == cut], "acceptance") for cut in CUTS}
+    return {cut: rates for cut, rates in at.items() if np.all(rates > 0)}
+
+
+def _is_decided(rows: list[dict[str, Any]], scale: str) -> bool:
+    has_sizes = len({row["parameters"] for row in rows}) >= MEANINGFUL
+    return scale != "smoke" and has_sizes and all(cut in _rates(rows) for cut in CUTS if cut >= ADAPTED)
+
+
+def _falls_slowly(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:
+    sizes = np.unique(column(rows, "parameters"))
+    slopes = {
+        cut: float(np.polyfit(np.log(sizes), np.log(rates), 1)[0]) if len(sizes) > 1 else float("nan")
+        for cut, rates in _rates(rows).items()
+    }
+    lowest = min(slopes, default=float("nan"))
+    words = ", ".join(f"{slope:+.3f} at U = {cut:g}" for cut, slope in slopes.items()) or "unknown"
+    return judge(
+        f"F2{panel}",
+        f"MC's acceptance at fixed loss falls with N ({PANELS[panel][1]}), slower than 1/N",
+        f"slope {words}; N = {sizes.min():,.0f} ... {sizes.max():,.0f}",
+        "slope of log A against log N, at the lowest loss, in (-1, 0)",
+        holds=-1 < slopes.get(lowest, float("nan")) < 0,
+        is_decided=_is_decided(rows, scale),
+        differs=DIFFERS,
+    )
+
+
+def _is_constant(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:
+    rates = _rates(rows)
+    ratio = _ratio(list(rates.values()))
+    adapted = _ratio([rates[cut] for cut in rates if cut <= ADAPTED])
+    each = ", ".join(f"{values.min():.3f} to {values.max():.3f} at U = {cut:g}" for cut, values in rates.items())
+    return judge(
+        f"F2{panel}",
+        f"aMC's acceptance is large and nearly constant in loss and N ({PANELS[panel][1]})",
+        f"max/min {ratio:.3g} (at U <= {ADAPTED:g} {adapted:.3g}); A {each or 'unknown'}",
+        "max/min of A over U_0 and N below 3",
+        holds=ratio < 3,
+        is_decided=_is_decided(rows, scale),
+        differs=DIFFERS,
+    )
+
+
+def _ratio(rates: list[np.ndarray]) -> float:
+    return float(np.max(rates) / np.min(rates)) if rates else float("nan")

@@ -1,0 +1,243 @@
+"""Fig. 4: adaptivity speeds learning of high-frequency features. Paper: Sec. II C, Eq. (7)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradless import data
+from gradless.data.functions import log_term
+from gradless.engine.session import precision_of
+from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
+from gradless.experiments.workshop import Run, Workshop
+from gradless.kernels import AMC, Adam, GradientDescent
+from gradless.plots import COLOURS, new_figure, save
+from gradless.problems import make_problem
+from gradless.runs import rebuild
+from gradless.types import Algorithm
+
+TITLE = "a logarithm with a fast sine on it: larger epsilon learns the sine sooner"
+INIT = "gaussian:0.1"  # N(0, sigma_0^2) for all five
+EPSILONS = (5e-3, 0.0, -5e-3)
+NAMES = {epsilon: f"amc {epsilon:g}" for epsilon in EPSILONS}
+PLUS, ZERO, MINUS = NAMES.values()
+ALGORITHMS: dict[str, Algorithm] = {
+    "gd": GradientDescent(learning_rate=5e-3),
+    "adam": Adam(learning_rate=5e-3),
+    **{NAMES[epsilon]: AMC(sigma=0.1, epsilon=epsilon, n_s=50) for epsilon in EPSILONS},
+}
+STYLES = {  # colour, dash, label
+    "gd": (COLOURS["gd"], ":", "GD"),
+    "adam": (COLOURS["adam"], "-.", "Adam"),
+    PLUS: ("#0b3d1e", "-", "ε = 0.005"),
+    ZERO: ("#2e8b57", "--", "ε = 0"),
+    MINUS: ("#8fce9f", ":", "ε = −0.005"),
+}
+SINE = float(np.mean((0.1 * np.sin(20 * np.pi * np.linspace(0, 1, 1000))) ** 2))  # U of the log term alone, 0.004995
+STARTED, LEARNT = 0.1, 0.9  # overlaps with the sine
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What one scale runs."""
+
+    seeds: int
+    steps: int  # of aMC
+    gradient_steps: int  # of GD and Adam
+    budget: str  # of time, for people
+
+
+SCALES = {
+    "smoke": Scale(seeds=2, steps=300, gradient_steps=100, budget="10 s"),
+    "quick": Scale(seeds=4, steps=40_000, gradient_steps=20_000, budget="4 min"),
+    "paper": Scale(seeds=10, steps=5_000_000, gradient_steps=1_000_000, budget="12 hours"),
+}
+
+
+def run(out: Path, scale: Scale, workshop: Workshop) -> None:
+    """Train by all five algorithms; then see what aMC's nets say when epsilon = 0 starts on the sine."""
+    runs: dict[str, Run] = {}
+    rows: list[dict[str, Any]] = []
+    for name, algorithm in ALGORITHMS.items():
+        steps = scale.steps if name in NAMES.values() else scale.gradient_steps
+        runs[name] = workshop.train(
+            name.replace(" ", "-epsilon-"),
+            "log-sine",
+            algorithm,
+            options={"init": INIT},
+            steps=steps,
+            chains=scale.seeds,
+            record_every=max(1, steps // 500),
+            stop_when_frozen=True,
+        )
+        rows += _medians(name, runs[name])
+    write_table(out / "training.csv", rows)
+    step = _starting_step(rows) or scale.steps
+    write_table(out / "outputs.csv", [row for name in NAMES.values() for row in _outputs(name, runs[name], step)])
+
+
+def overlap(loss: Any, pseudo_loss: Any) -> Any:
+    """Return how much of the sine s a net f has learnt: <(f - log) s>/<s^2>, from U = <(f - log - s)^2> and U' alone.
+
+    It is 0 for the logarithm by itself and 1 for the whole target.
+    """
+    return (pseudo_loss - loss + SINE) / (2 * SINE)
+
+
+def _medians(name: str, run: Run) -> list[dict[str, Any]]:
+    loss, pseudo_loss = _held(run.table["loss"]), _held(run.table["pseudo_loss"])
+    quantities = {"loss": loss, "pseudo_loss": pseudo_loss, "overlap": overlap(loss, pseudo_loss)}
+    return [
+        {"algorithm": name, "step": int(step)}
+        | {
+            key + suffix: float(np.percentile(values[record], percent))
+            for key, values in quantities.items()
+            for suffix, percent in (("", 50), ("_low", 10), ("_high", 90))
+        }
+        for record, step in enumerate(run.table["step"])
+    ]
+
+
+def _held(values: np.ndarray) -> np.ndarray:
+    """Return records of shape (records, chains) in which a chain that has ended stays where it was."""
+    values = values.reshape(len(values), -1).copy()
+    for record in range(1, len(values)):
+        is_ended = np.isnan(values[record])
+        values[record, is_ended] = values[record - 1, is_ended]
+    return values
+
+
+def _starting_step(rows: list[dict[str, Any]]) -> int | None:
+    """Return the step at which epsilon = 0 starts on the sine, if it does.
+
+    The overlap is counted from its least value on: before, the logarithm is not learnt, and is not quite orthogonal
+    to the sine.
+    """
+    mine = [row for row in rows if row["algorithm"] == ZERO]
+    least = int(np.argmin(column(mine, "overlap")))
+    return next((int(row["step"]) for row in mine[least:] if row["overlap"] > STARTED), None)
+
+
+def _outputs(name: str, run: Run, step: int) -> list[dict[str, Any]]:
+    """Return what the net of median overlap says at `step`, rebuilt from its accepted moves."""
+    problem = make_problem("log-sine", {"init": INIT})
+    theta, target = data.log_sine()
+    record = int(np.searchsorted(run.table["step"], step, side="right")) - 1
+    learnt = overlap(_held(run.table["loss"])[record], _held(run.table["pseudo_loss"])[record])
+    median = int(np.argsort(learnt)[len(learnt) // 2])
+    rebuilt = rebuild(run.path, int(run.table["step"][record]), problem)
+    with precision_of(rebuilt.session.dtype):
+        flattening = rebuilt.session.work.program.objective.flattening
+        said = np.asarray(problem.outputs(flattening.unflatten(rebuilt.states[median].x), theta))  # type: ignore[misc]
+    columns = (theta, target, log_term(theta), said)
+    return [
+        {"algorithm": name, "step": step, "theta": t, "target": f, "log_term": slow, "output": output}
+        for t, f, slow, output in np.concatenate(columns, axis=1).tolist()
+    ]
+
+
+def draw(out: Path) -> list[Path]:
+    """Draw (a) U and (b) U' against n, gradient methods at left and aMC at right, and (c) outputs of aMC's nets."""
+    rows, outputs = read_table(out / "training.csv"), read_table(out / "outputs.csv")
+    figure, axes = new_figure(5, num_columns=3)
+    groups = (("gd", "adam"), tuple(NAMES.values()))
+    panels = (
+        ("loss", "(a) loss U", "logarithm alone", axes[0:2]),
+        ("pseudo_loss", "(b) pseudo-loss U′", "sine learnt", axes[3:5]),
+    )
+    for quantity, label, meaning, places in panels:
+        for axis, names in zip(places, groups, strict=True):
+            for name in names:
+                _draw_training(axis, [row for row in rows if row["algorithm"] == name], quantity, STYLES[name])
+            axis.axhline(SINE, color="black", linewidth=0.5)
+            axis.text(0.98, SINE, meaning, fontsize=7, ha="right", va="bottom", transform=axis.get_yaxis_transform())
+            axis.set(xlabel="step n", ylabel=label, xscale="log", yscale="log")
+            axis.grid(alpha=0.2, linewidth=0.5)
+            axis.legend(frameon=False, fontsize=8, loc="lower left")
+    _draw_outputs(axes[2], outputs)
+    return [save(figure, out / "fig4")]
+
+
+def _draw_training(axis: Any, rows: list[dict[str, Any]], quantity: str, style: tuple[str, str, str]) -> None:
+    rows = [row for row in rows if row["step"] > 0]
+    colour, dash, label = style
+    step = column(rows, "step")
+    axis.fill_between(
+        step, column(rows, f"{quantity}_low"), column(rows, f"{quantity}_high"), color=colour, alpha=0.15, linewidth=0
+    )
+    axis.plot(step, column(rows, quantity), dash, color=colour, label=label, linewidth=1.4)
+
+
+def _draw_outputs(axis: Any, rows: list[dict[str, Any]]) -> None:
+    first = [row for row in rows if row["algorithm"] == PLUS]
+    theta = column(first, "theta")
+    axis.plot(theta, column(first, "target"), color="black", linewidth=2.0, label="target")
+    axis.plot(theta, column(first, "log_term"), color="black", linewidth=0.7, label="its logarithm")
+    for name in NAMES.values():
+        mine = [row for row in rows if row["algorithm"] == name]
+        colour, dash, label = STYLES[name]
+        axis.plot(theta, column(mine, "output"), dash, color=colour, label=label, linewidth=1.2)
+    axis.set(xlabel="θ", ylabel="(c) output", title=f"step {first[0]['step']:,.0f}")
+    axis.title.set_fontsize(9)
+    axis.legend(frameon=False, fontsize=8)
+
+
+def check(out: Path, scale: str) -> list[Verdict]:
+    """The larger epsilon, the sooner the sine is learnt."""
+    rows = read_table(out / "training.csv")
+    of = {name: [row for row in rows if row["algorithm"] == name] for name in ALGORITHMS}
+    return [_order(of, scale), _dip_and_rise(of, scale), _learnt(of, scale)]
+
+
+DIFFERS = "the paper gives neither its number of steps nor of runs"
+
+
+def _order(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
+    """Judge F4a at the end, if the sine has begun to be learnt there."""
+    last = {name: rows[-1]["loss"] for name, rows in of.items()}
+    return judge(
+        "F4a",
+        "U falls fastest for epsilon > 0, slowest for epsilon < 0; Adam faster than GD",
+        ", ".join(f"{name} {loss:.3g}" for name, loss in last.items()) + f" after {of[ZERO][-1]['step']:,.0f} steps",
+        "median U at the end: epsilon > 0 below 0 below < 0, Adam below GD",
+        holds=last[PLUS] < last[ZERO] < last[MINUS] and last["adam"] < last["gd"],
+        is_decided=scale == "paper" or (scale != "smoke" and of[PLUS][-1]["overlap"] > STARTED),
+        differs=DIFFERS,
+    )
+
+
+def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
+    """Judge F4b: U' at the end at least twice its least, and more of the sine learnt since."""
+    words, holds = [], True
+    for name in ("adam", PLUS):
+        dip = min(of[name], key=lambda row: row["pseudo_loss"])
+        end = of[name][-1]
+        words.append(f"{name} {dip['pseudo_loss']:.2g} at step {dip['step']:,.0f}, {end['pseudo_loss']:.2g} at the end")
+        is_dip = of[name][0]["pseudo_loss"] > 2 * dip["pseudo_loss"]
+        holds &= is_dip and end["pseudo_loss"] > 2 * dip["pseudo_loss"] and end["overlap"] > dip["overlap"]
+    return judge(
+        "F4b",
+        "pseudo-loss U' dips, then rises as the sine is learnt",
+        "; ".join(words),
+        "for Adam and epsilon > 0, median U' at first and at the end above twice its least",
+        holds=holds,
+        is_decided=scale == "paper",
+        differs=DIFFERS,
+    )
+
+
+def _learnt(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
+    """Judge F4c, at the step at which epsilon = 0 starts on the sine."""
+    start = _starting_step(of[ZERO])
+    step = of[ZERO][-1]["step"] if start is None else start
+    at = {name: [row["overlap"] for row in of[name] if row["step"] <= step][-1] for name in NAMES.values()}
+    return judge(
+        "F4c",
+        "when epsilon = 0 starts on the sine, epsilon > 0 has learnt it, epsilon < 0 not at all",
+        ", ".join(f"{name} {value:.2f}" for name, value in at.items()) + f" at step {step:,.0f}",
+        f"median overlap with the sine above {LEARNT}, between, below {STARTED}",
+        holds=at[PLUS] > LEARNT > at[ZERO] > STARTED > at[MINUS],
+        is_decided=scale != "smoke" and start is not None,
+        differs=DIFFERS,
+    )

@@ -1,0 +1,112 @@
+"""Fig. 1: smoke scale makes data, picture and verdicts; hand-made tables are judged as the claims say."""
+
+import numpy as np
+import pytest
+
+from gradless.experiments import fig1
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.workshop import Workshop
+
+
+def curves(ends: dict[str, float], early: dict[str, float]) -> list[dict]:
+    """Runs of 1e5 epochs: U at the start, at a tenth of them and at the end, and the last accuracy."""
+    return [
+        {
+            "run": name,
+            "step": epoch,
+            "epoch": epoch,
+            "samples": epoch,
+            "seconds": epoch,
+            "loss": loss,
+            "accuracy": accuracy,
+        }
+        for name in ("gd", "mc")
+        for epoch, loss, accuracy in ((0, 0.9, 0.1), (10_000, early[name], 0.8), (100_000, 0.07, ends[name]))
+    ]
+
+
+def sweep(mc: list[float], gd: list[float]) -> list[dict]:
+    settings = {"mc": (1e-4, 1e-3, 1e-2, 1e-1), "gd": (1e-3, 1e-2, 1e-1, 1.0)}
+    return [
+        {"algorithm": name, "setting": setting, "epochs": 100_000, "accuracy": value}
+        for name, values in (("mc", mc), ("gd", gd))
+        for setting, value in zip(settings[name], values, strict=True)
+    ]
+
+
+def runs(low: float, high: float, number: int = 30) -> list[dict]:
+    return [
+        {"seed": i, "chain": 0, "epochs": 100_000, "accuracy": value}
+        for i, value in enumerate(np.linspace(low, high, number))
+    ]
+
+
+GOOD = {
+    "curves": curves({"gd": 0.955, "mc": 0.945}, {"gd": 0.1, "mc": 0.3}),
+    "sweep": sweep([0.3, 0.95, 0.5, 0.1], [0.5, 0.96, 0.94, 0.1]),
+    "variation": runs(0.94, 0.95),
+}
+CLAIM_OF = {"sweep": "F1a", "curves": "F1b", "variation": "F1c"}
+
+
+def outcomes(out, tables, scale="paper"):
+    for name, rows in tables.items():
+        write_table(out / f"{name}.csv", rows)
+    return {verdict.claim: verdict.outcome for verdict in fig1.check(out, scale)}
+
+
+def test_smoke_makes_data_a_picture_and_verdicts_and_draws_again_from_the_files(tmp_path):
+    fig1.run(tmp_path, fig1.SCALES["smoke"], Workshop(tmp_path, lambda words: None))
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"curves.csv", "sweep.csv", "variation.csv"}
+    first, second = (row for row in read_table(tmp_path / "variation.csv"))
+    assert first["accuracy"] != second["accuracy"]
+    (picture,) = fig1.draw(tmp_path)
+    assert picture.with_suffix(".svg").stat().st_size > 0
+    verdicts = fig1.check(tmp_path, "smoke")
+    assert [verdict.claim for verdict in verdicts] == ["F1a", "F1b", "F1c"]
+    assert {verdict.outcome for verdict in verdicts} == {NOT_DECIDED}
+    assert all("digits" in verdict.differs for verdict in verdicts)
+
+
+def test_good_tables_pass_and_are_drawn(tmp_path):
+    assert outcomes(tmp_path, GOOD) == {"F1a": PASS, "F1b": PASS, "F1c": PASS}
+    assert fig1.draw(tmp_path)[0].exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("sweep", sweep([0.95, 0.5, 0.3, 0.1], [0.5, 0.96, 0.94, 0.1])),  # the maximum of MC at the edge
+        ("sweep", sweep([0.3, 0.93, 0.5, 0.1], [0.5, 0.96, 0.94, 0.1])),  # MC below 94%
+        ("sweep", sweep([0.3, 0.95, 0.5, 0.1], [0.5, 0.98, 0.94, 0.1])),  # GD above 97%
+        ("sweep", sweep([0.3, 0.95, 0.94, 0.1], [0.1, 0.96, 0.1, 0.1])),  # the plateau of MC is broader
+        ("curves", curves({"gd": 0.955, "mc": 0.945}, {"gd": 0.4, "mc": 0.3})),  # MC faster early
+        ("curves", curves({"gd": 0.965, "mc": 0.945}, {"gd": 0.1, "mc": 0.3})),  # 2 points apart at the end
+        ("variation", runs(0.945, 0.946)),
+        ("variation", runs(0.92, 0.95)),
+    ],
+)
+def test_a_bad_table_fails_its_claim_alone(tmp_path, name, rows):
+    found = outcomes(tmp_path, GOOD | {name: rows})
+    assert found == {"F1a": PASS, "F1b": PASS, "F1c": PASS} | {CLAIM_OF[name]: FAIL}
+
+
+def test_a_small_scale_or_a_missing_part_decides_nothing(tmp_path):
+    assert set(outcomes(tmp_path / "quick", GOOD, "quick").values()) == {NOT_DECIDED}
+    assert outcomes(tmp_path / "begun", {"curves": GOOD["curves"]}) == {
+        "F1a": NOT_DECIDED,
+        "F1b": PASS,
+        "F1c": NOT_DECIDED,
+    }
+    assert fig1.draw(tmp_path / "begun")[0].exists()
+    only_gd = [row for row in GOOD["curves"] if row["run"] == "gd"]
+    assert outcomes(tmp_path / "gd", GOOD | {"curves": only_gd})["F1b"] == NOT_DECIDED
+    assert fig1.draw(tmp_path / "gd")[0].exists()
+    assert outcomes(tmp_path / "few", GOOD | {"variation": runs(0.94, 0.95, number=9)})["F1c"] == NOT_DECIDED
+
+
+def test_width_of_a_plateau():
+    # 90% of the maximum is 0.9: crossed half-way between 0.8 and 1.0 on both sides of a peak, one decade apart.
+    np.testing.assert_allclose(fig1.plateau(np.array([0.1, 1.0, 10.0]), np.array([0.8, 1.0, 0.8])), 1.0, rtol=1e-12)
+    # The sweep ends before the plateau does: only what was swept counts.
+    np.testing.assert_allclose(fig1.plateau(np.array([0.1, 1.0, 10.0]), np.array([1.0, 1.0, 0.8])), 1.5, rtol=1e-12)

@@ -1,0 +1,89 @@
+"""Fig. 2 at its smallest, the count of acceptance at a loss, and its verdicts on tables made by hand."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gradless.cli.reproduce import command
+from gradless.experiments import fig2
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, column, read_table, write_table
+from gradless.experiments.workshop import Run, Workshop
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("smoke")
+    fig2.run(folder / "F2", fig2.SCALES["smoke"], Workshop(folder / "F2", tell=lambda words: None))
+    return folder
+
+
+@pytest.fixture
+def _same_precision_after():
+    before = jax.config.read("jax_enable_x64")
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.usefixtures("_same_precision_after")
+def test_smoke_scale_gives_data_plot_and_verdicts_also_when_drawn_again(folder):
+    told = CliRunner().invoke(command, ["F2", "--redraw", "--scale", "smoke", "-o", str(folder)])
+    assert told.exit_code == 0, told.output
+    assert all(claim in told.output for claim in ("F2a", "F2b", "F2c", "F2d"))
+    assert (folder / "F2" / "fig2.svg").stat().st_size > 1000
+    assert [verdict.outcome for verdict in fig2.check(folder / "F2", "smoke")] == [NOT_DECIDED] * 4
+    rates = column(read_table(folder / "F2" / "curves.csv"), "acceptance")
+    assert np.nanmin(rates) >= 0
+    assert np.nanmax(rates) <= 1
+
+
+def test_the_nets_have_the_papers_numbers_of_parameters():
+    nets = [(10, 2), (1000, 2), (25, 2), (25, 10)]
+    assert [fig2._num_parameters(*net) for net in nets] == [141, 1_004_001, 726, 5_926]
+
+
+def test_acceptance_at_a_loss_is_accepted_over_proposed_moves_there():
+    table = {
+        "step": np.array([0.0, 10.0, 30.0, 40.0, 50.0]),
+        "loss": np.array([[1.0, 1.0], [0.1, 0.1], [0.1, 0.1], [0.1, 0.1], [0.001, np.nan]]),
+        "acceptance": np.array([[np.nan, np.nan], [0.9, 0.9], [0.2, 0.4], [0.5, 0.1], [0.9, np.nan]]),
+    }
+    (row,) = fig2._acceptance(Run(Path(), table, {}, {}), np.array([0.1]))
+    # Near U = 0.1 are the moves from 10 to 40: of run 1, 0.2 x 20 + 0.5 x 10 = 9 of 30; of run 2, 8 + 1 = 9 of 30.
+    assert row["acceptance"] == pytest.approx(0.3)
+    assert (row["runs"], row["moves"]) == (2, 60)
+
+
+def table(slope=-0.3, ratio=2.0, num_sizes=3):
+    rows = []
+    for panel, (name, _) in fig2.PANELS.items():
+        for size in [10.0**power for power in range(2, 2 + num_sizes)]:
+            for cut in fig2.CUTS:
+                is_low = cut == min(fig2.CUTS)
+                rate = 0.3 * (size / 100) ** slope if name == "mc" else 0.03 / (ratio if is_low else 1)
+                rows.append({"panel": panel, "parameters": size, "loss": cut, "acceptance": rate})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("numbers", "scale", "outcomes"),
+    [
+        ({}, "quick", [PASS, PASS, PASS, PASS]),
+        ({"slope": -1.1}, "quick", [FAIL, FAIL, PASS, PASS]),
+        ({"slope": 0.1}, "quick", [FAIL, FAIL, PASS, PASS]),
+        ({"ratio": 3.1}, "paper", [PASS, PASS, FAIL, FAIL]),
+        ({"num_sizes": 2}, "quick", [NOT_DECIDED] * 4),
+        ({}, "smoke", [NOT_DECIDED] * 4),
+    ],
+)
+def test_check_judges_slope_and_constancy(tmp_path, numbers, scale, outcomes):
+    write_table(tmp_path / "cuts.csv", table(**numbers))
+    assert [verdict.outcome for verdict in fig2.check(tmp_path, scale)] == outcomes
+
+
+def test_a_loss_that_was_not_reached_is_not_decided(tmp_path):
+    rows = [row | {"acceptance": float("nan")} if row["loss"] <= fig2.ADAPTED else row for row in table()]
+    write_table(tmp_path / "cuts.csv", rows)
+    assert [verdict.outcome for verdict in fig2.check(tmp_path, "quick")] == [NOT_DECIDED] * 4

@@ -1,0 +1,169 @@
+"""Fig. 6: the log-rank test by hand, verdicts on hand-made tables, and the whole of it at smoke scale."""
+
+import numpy as np
+import pytest
+
+from gradless.experiments import fig6
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.workshop import OutOfTime, Workshop
+
+
+def test_log_rank_by_hand():
+    # Events at 1 and 3 in the first group, 2 and 4 in the second: of 4, 3, 2, 1 waiting runs 2, 1, 1, 0 are of the
+    # first group. E = 1/2 + 1/3 + 1/2 + 0, V = 1/4 + 2/9 + 1/4 + 0.
+    times, is_first = np.array([1.0, 3.0, 2.0, 4.0]), np.array([True, True, False, False])
+    observed, expected, variance = fig6.log_rank(times, np.ones(4, bool), is_first)
+    np.testing.assert_allclose([observed, expected, variance], [2, 4 / 3, 13 / 18], rtol=1e-14)
+    # The square of 2/3 over 13/18 is 8/13, and a chi-squared of one degree exceeds that with probability 0.4328.
+    assert fig6._p(np.array([observed, expected, variance])) == pytest.approx(0.4328, abs=1e-4)
+
+
+def test_log_rank_with_ties_and_censoring():
+    # Two events at time 1 among five waiting, three of them of the first group; the rest is never seen to train:
+    # E = 2 * 3/5, V = 2 * 3/5 * 2/5 * (5 - 2)/(5 - 1).
+    times, is_event = np.array([1.0, 9.0, 9.0, 1.0, 9.0]), np.array([True, False, False, True, False])
+    parts = fig6.log_rank(times, is_event, np.arange(5) < 3)
+    np.testing.assert_allclose(parts, [1, 1.2, 0.36], rtol=1e-14)
+
+
+def test_without_events_nothing_is_shown():
+    parts = fig6.log_rank(np.array([5.0, 5.0]), np.zeros(2, bool), np.array([True, False]))
+    assert parts == (0, 0, 0)
+    assert fig6._p(np.array(parts)) == 1
+
+
+def test_a_frozen_run_waits_to_the_end():
+    rows = [line("aMC on", 16, "frozen", 700), line("aMC on", 16, "untrained", 1000), line("aMC on", 16, 30, 40)]
+    times, seen = fig6.induction_times(rows)
+    np.testing.assert_array_equal(times, [1000, 1000, 30])
+    np.testing.assert_array_equal(seen, [False, False, True])
+
+
+def line(kind, depth, end, steps=fig6.PAPER_STEPS, chain=0, help_=""):
+    """A row of runs.csv; `end` is a word, or the step at which the run trained."""
+    is_trained = not isinstance(end, str)
+    return {
+        "kind": kind,
+        "depth": depth,
+        "init": "pytorch",
+        "block": 0,
+        "help": help_,
+        "chain": chain,
+        "steps": end if is_trained else steps,
+        "loss": 0.009 if is_trained else 0.046875,
+        "induction": end if is_trained else "",
+        "end": "trained" if is_trained else end,
+    }
+
+
+def paper_rows(adam_to=32, steps=fig6.PAPER_STEPS, num_helped=6):
+    """What the paper says, as ten runs of everything."""
+    deepest = {"GD": 4, "aMC off": 4, "Adam": adam_to, "aMC on": 128}
+    rows = []
+    for chain in range(10):
+        for depth in fig6.DEPTHS:
+            for kind, limit in deepest.items():
+                # Adam nucleates ten times later than aMC, and both later in deeper nets.
+                end = (depth + chain) * (1000 if kind == "Adam" else 100) if depth <= limit else "untrained"
+                rows.append(line(kind, depth, end, steps, chain))
+            for help_ in ("skip", "layer_norm"):
+                for kind in ("Adam", "aMC off"):
+                    end = 500 if chain < num_helped else "untrained"
+                    rows.append(line(kind, depth, end, steps, chain, help_))
+        rows.append(line("aMC on", 256, 900 if chain == 3 else "untrained", steps, chain))
+    return rows
+
+
+def rows_frozen_at_256():
+    """The same, with no net of depth 256 that trains."""
+    shallower = [row for row in paper_rows() if row["depth"] != 256]
+    return shallower + [line("aMC on", 256, "frozen", 9, chain) for chain in range(10)]
+
+
+def paper_outputs(deep_adam=0.0):
+    """Outputs as the paper shows them: a smooth GD, sharp others, and one that learns the deep net."""
+    theta = np.linspace(0, 1, 200)
+    target = np.where((theta > 0.5) & (theta < 0.75), 0.5, 0.0)
+    smooth = 0.4 * np.exp(-(((theta - 0.625) / 0.2) ** 2))
+    shallow = {"GD": smooth, "Adam": target, "aMC off": smooth, "aMC on": target}
+    flat = np.full_like(theta, 0.125)
+    deep = {"GD": flat, "Adam": flat + deep_adam * target, "aMC off": flat, "aMC on": target}
+    return [
+        {"kind": kind, "depth": depth, "theta": t, "target": f, "output": o}
+        for depth, says in ((4, shallow), (64, deep))
+        for kind, values in says.items()
+        for t, f, o in zip(theta, target, values, strict=True)
+    ]
+
+
+def judged(tmp_path, rows, outputs, scale="paper"):
+    write_table(tmp_path / "runs.csv", rows)
+    write_table(tmp_path / "outputs.csv", outputs)
+    verdicts = fig6.check(tmp_path, scale)
+    assert {verdict.claim for verdict in verdicts} == {"F6a", "F6b", "F6c", "F6d", "F6e"}
+    return {(verdict.claim, verdict.says): verdict.outcome for verdict in verdicts}
+
+
+def failing(verdicts):
+    assert NOT_DECIDED not in verdicts.values()
+    return sorted(claim for (claim, _), outcome in verdicts.items() if outcome == FAIL)
+
+
+def test_the_papers_own_results_pass(tmp_path):
+    assert set(judged(tmp_path, paper_rows(), paper_outputs()).values()) == {PASS}
+
+
+@pytest.mark.parametrize(
+    ("rows", "outputs", "claims"),
+    [
+        (paper_rows(adam_to=64), paper_outputs(), ["F6a"]),
+        (paper_rows(adam_to=16), paper_outputs(), ["F6a"]),
+        (paper_rows(), paper_outputs(deep_adam=1.0), ["F6b"]),
+        (paper_rows(num_helped=4), paper_outputs(), ["F6e", "F6e"]),
+        (rows_frozen_at_256(), paper_outputs(), ["F6d"]),
+    ],
+)
+def test_other_results_fail(tmp_path, rows, outputs, claims):
+    assert failing(judged(tmp_path, rows, outputs)) == claims
+
+
+def test_equal_rates_fail(tmp_path):
+    rows = [row for row in paper_rows() if row["kind"] != "Adam" or row["help"]]
+    rows += [{**row, "kind": "Adam"} for row in rows if row["kind"] == "aMC on" and row["depth"] in fig6.DEPTHS]
+    assert failing(judged(tmp_path, rows, paper_outputs())) == ["F6a", "F6c"]
+
+
+def test_short_runs_decide_only_what_trained(tmp_path):
+    verdicts = judged(tmp_path, paper_rows(steps=1000, num_helped=4), paper_outputs(), "quick")
+    assert FAIL not in verdicts.values()
+    passed = [claim for (claim, _), outcome in verdicts.items() if outcome == PASS]
+    assert passed == ["F6a", "F6d"]  # that aMC with signal norm trains to 128, and to 256
+    assert set(judged(tmp_path, paper_rows(), paper_outputs(), "smoke").values()) == {NOT_DECIDED}
+
+
+def test_smoke_scale_runs_and_redraws(tmp_path):
+    scale = fig6.SCALES["smoke"]
+    fig6.run(tmp_path, scale, Workshop(tmp_path, lambda words: None))
+    rows = read_table(tmp_path / "runs.csv")
+    assert len(rows) == len(list(fig6.plan(scale))) == 5
+    assert all(row["steps"] == scale.steps and 0 < row["loss"] < 0.1 for row in rows)
+    # The outputs are those of the net whose loss is stored: their mean square error is that loss again, up to rounding.
+    mine = [row for row in read_table(tmp_path / "outputs.csv") if (row["kind"], row["depth"]) == ("aMC on", 4)]
+    error = np.mean([(row["output"] - row["target"]) ** 2 for row in mine])
+    loss = next(row["loss"] for row in rows if (row["kind"], row["depth"]) == ("aMC on", 4))
+    assert error == pytest.approx(loss, rel=1e-12)
+    assert {verdict.outcome for verdict in fig6.check(tmp_path, "smoke")} == {NOT_DECIDED}
+    (picture,) = fig6.draw(tmp_path)
+    drawn = picture.with_suffix(".svg").read_text()
+    picture.unlink()
+    fig6.draw(tmp_path)  # from the files alone
+    assert picture.stat().st_size > 10_000
+    assert len(picture.with_suffix(".svg").read_text()) == pytest.approx(len(drawn), rel=0.01)
+
+
+def test_what_there_is_so_far_is_saved_when_time_runs_out(tmp_path):
+    with pytest.raises(OutOfTime):
+        fig6.run(tmp_path, fig6.SCALES["paper"], Workshop(tmp_path, lambda words: None, deadline=0.0))
+    (first, *_rest) = read_table(tmp_path / "runs.csv")
+    assert (first["kind"], first["depth"], first["end"]) == ("GD", 2, "untrained")
+    assert {verdict.outcome for verdict in fig6.check(tmp_path, "paper")} == {NOT_DECIDED}

