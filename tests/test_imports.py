@@ -15,7 +15,7 @@ LAYERS = [  # from the bottom; a module imports from layers below, and from its 
     {"engine"},
     {"problem", "problems", "runs", "minimize", "asktell", "command", "sklearn", "pytorch", "frontends"},
     {"experiments", "report", "bench"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 APART = {"models": set(), "data": set(), "records": set(), "plots": {"records"}}  # and what of gradless they import
 FRONT_ENDS = {"torch": "pytorch", "sklearn": "sklearn", "flax": "flax", "matplotlib": "plots"}

@@ -14,7 +14,6 @@ from gradless.engine.chains import Chain
 from gradless.records import RunDirectory, RunError, disk, list_checkpoints, load, save
 from gradless.runs import parse_batch, resume, stored_plan, stored_problem
 
-
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 
@@ -153,7 +152,7 @@ def test_a_target_that_cannot_be_remembered_is_refused_before_training(case_name
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     monkeypatch.setattr(disk, "create", full)
-    with pytest.raises(RunError, match="cannot write .*settings.json: No space left"):
+    with pytest.raises(RunError, match=r"cannot write .*settings.json: No space left"):
         case.resume(run, steps=60)
     assert contents(run) == before
 
@@ -172,7 +171,7 @@ def test_a_run_in_use_is_refused_and_the_holder_is_named(case_named, tmp_path):
 
 def test_a_run_of_a_python_loss_needs_it_again(case_named, tmp_path):
     run = shutil.copytree(case_named("amc").whole, tmp_path / "run")
-    with pytest.raises(RunError, match="made by gl.train from a Python loss"):
+    with pytest.raises(RunError, match=r"made by gl.train from a Python loss"):
         gl.resume(run)
     with pytest.raises(ValueError, match="progressive batches: give their error function again"):
         case_named("amc progressive").resume(case_named("amc progressive").whole, error=None)
@@ -208,7 +207,7 @@ def test_when_every_checkpoint_is_damaged_nothing_is_changed(case_named, content
     for path in list_checkpoints(run / "checkpoints"):
         path.write_bytes(path.read_bytes()[:-1])
     before = contents(run)
-    with pytest.raises(RunError, match="no readable checkpoint .* nothing was changed"):
+    with pytest.raises(RunError, match=r"no readable checkpoint .* nothing was changed"):
         case_named("amc").resume(run)
     assert contents(run) == before
 
@@ -231,7 +230,7 @@ def test_a_run_without_its_log_is_refused_and_nothing_changed(case_named, conten
     log = run / "accepted.log"
     log.write_bytes(log.read_bytes()[:-3])
     before = contents(run)
-    with pytest.raises(RunError, match="accepted.log is whole only up to step"):
+    with pytest.raises(RunError, match=r"accepted.log is whole only up to step"):
         case_named("amc").resume(run)
     assert contents(run) == before
 

@@ -63,7 +63,7 @@ def test_a_checkpoint_says_what_made_it(tmp_path):
     ("other", "words"),
     [
         ({"chains": (0, 1)}, r"is of chains \[0\], the settings say \[0, 1\]"),
-        ({"start": (1.0, 2.0, 3.0)}, r"state.mu must be float32 of shape \(3,\), it has float32 of shape \(2,\)"),
+        ({"start": (1.0, 2.0, 3.0)}, r"state.x must be float32 of shape \(3,\), it has float32 of shape \(2,\)"),
         ({"algorithm": gl.adam(learning_rate=0.1)}, r"does not fit the problem: state.\w+ must be .*, it has none"),
         ({"precision": "float64"}, r"must be float64"),
     ],

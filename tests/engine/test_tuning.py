@@ -44,5 +44,5 @@ def test_a_gradient_baseline_has_no_sigma_to_tune():
 
 
 def test_a_wrong_grid_is_refused():
-    with pytest.raises(ValueError, match="sigma must be positive, got -1.0"):
+    with pytest.raises(ValueError, match=r"sigma must be positive, got -1\.0"):
         gl.tune_sigma(gl.metropolis(sigma=1.0), quadratic, np.ones(2), sigmas=[1.0, -1.0])

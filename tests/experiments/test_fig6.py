@@ -53,6 +53,7 @@ def line(kind, depth, end, steps=fig6.PAPER_STEPS, chain=0, help_=""):
         "loss": 0.009 if is_trained else 0.046875,
         "induction": end if is_trained else "",
         "end": "trained" if is_trained else end,
+        "is_over": 1,
     }
 
 
@@ -139,6 +140,12 @@ def test_short_runs_decide_only_what_trained(tmp_path):
     passed = [claim for (claim, _), outcome in verdicts.items() if outcome == PASS]
     assert passed == ["F6a", "F6d"]  # that aMC with signal norm trains to 128, and to 256
     assert set(judged(tmp_path, paper_rows(), paper_outputs(), "smoke").values()) == {NOT_DECIDED}
+
+
+def test_outputs_are_judged_at_the_end(tmp_path):
+    rows = [{**row, "is_over": 0} for row in paper_rows()]
+    undecided = [claim for (claim, _), outcome in judged(tmp_path, rows, paper_outputs()).items() if outcome != PASS]
+    assert undecided == ["F6b"]
 
 
 def test_smoke_scale_runs_and_redraws(tmp_path):

@@ -222,22 +222,30 @@ def _is_decided(rows: list[dict[str, Any]], scale: str) -> bool:
 
 
 def _falls_slowly(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:
-    sizes = np.unique(column(rows, "parameters"))
-    slopes = {
-        cut: float(np.polyfit(np.log(sizes), np.log(rates), 1)[0]) if len(sizes) > 1 else float("nan")
-        for cut, rates in _rates(rows).items()
-    }
-    lowest = min(slopes, default=float("nan"))
-    words = ", ".join(f"{slope:+.3f} at U = {cut:g}" for cut, slope in slopes.items()) or "unknown"
+    slopes = {cut: _slope([row for row in rows if row["loss"] == cut]) for cut in _rates(rows)}
+    slope, error = slopes[min(slopes)] if slopes else (float("nan"), float("nan"))
+    words = ", ".join(f"{value:+.3f} ± {e:.3f} at U = {cut:g}" for cut, (value, e) in slopes.items()) or "unknown"
+    sizes = column(rows, "parameters")
+    is_clear = min(abs(slope), abs(slope + 1)) > 2 * error
     return judge(
         f"F2{panel}",
         f"MC's acceptance at fixed loss falls with N ({PANELS[panel][1]}), slower than 1/N",
         f"slope {words}; N = {sizes.min():,.0f} ... {sizes.max():,.0f}",
-        "slope of log A against log N, at the lowest loss, in (-1, 0)",
-        holds=-1 < slopes.get(lowest, float("nan")) < 0,
-        is_decided=_is_decided(rows, scale),
+        "slope of log A against log N, at the lowest loss, in (-1, 0); decided if two standard errors from either end",
+        holds=-1 < slope < 0,
+        is_decided=_is_decided(rows, scale) and is_clear,
         differs=DIFFERS,
     )
+
+
+def _slope(rows: list[dict[str, Any]]) -> tuple[float, float]:
+    """Return the slope of log A against log N, and its standard error from the spread of the runs."""
+    size, rate = np.log(column(rows, "parameters")), column(rows, "acceptance")
+    if len(rows) < 2:
+        return float("nan"), float("nan")
+    weight = (size - size.mean()) / np.sum((size - size.mean()) ** 2)
+    errors = column(rows, "spread") / rate / np.sqrt(np.maximum(column(rows, "runs") - 1, 1))
+    return float(weight @ np.log(rate)), float(np.sqrt(np.sum((weight * errors) ** 2)))
 
 
 def _is_constant(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:

@@ -50,7 +50,7 @@ class Scale:
 
 SCALES = {
     "smoke": Scale(seeds=2, steps=300, gradient_steps=100, budget="10 s"),
-    "quick": Scale(seeds=4, steps=40_000, gradient_steps=20_000, budget="4 min"),
+    "quick": Scale(seeds=4, steps=40_000, gradient_steps=20_000, budget="2 min"),
     "paper": Scale(seeds=10, steps=5_000_000, gradient_steps=1_000_000, budget="12 hours"),
 }
 
@@ -151,10 +151,10 @@ def draw(out: Path) -> list[Path]:
             for name in names:
                 _draw_training(axis, [row for row in rows if row["algorithm"] == name], quantity, STYLES[name])
             axis.axhline(SINE, color="black", linewidth=0.5)
-            axis.text(0.98, SINE, meaning, fontsize=7, ha="right", va="bottom", transform=axis.get_yaxis_transform())
+            axis.text(0.02, SINE, meaning, fontsize=7, ha="left", va="bottom", transform=axis.get_yaxis_transform())
             axis.set(xlabel="step n", ylabel=label, xscale="log", yscale="log")
             axis.grid(alpha=0.2, linewidth=0.5)
-            axis.legend(frameon=False, fontsize=8, loc="lower left")
+            axis.legend(frameon=False, fontsize=8, loc="upper right")
     _draw_outputs(axes[2], outputs)
     return [save(figure, out / "fig4")]
 
@@ -193,16 +193,21 @@ def check(out: Path, scale: str) -> list[Verdict]:
 DIFFERS = "the paper gives neither its number of steps nor of runs"
 
 
+def _end(rows: list[dict[str, Any]], quantity: str) -> float:
+    """Return the median over the last twentieth of the records: Adam's loss has spikes."""
+    return float(np.median(column(rows[-max(1, len(rows) // 20) :], quantity)))
+
+
 def _order(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
     """Judge F4a at the end, if the sine has begun to be learnt there."""
-    last = {name: rows[-1]["loss"] for name, rows in of.items()}
+    last = {name: _end(rows, "loss") for name, rows in of.items()}
     return judge(
         "F4a",
         "U falls fastest for epsilon > 0, slowest for epsilon < 0; Adam faster than GD",
         ", ".join(f"{name} {loss:.3g}" for name, loss in last.items()) + f" after {of[ZERO][-1]['step']:,.0f} steps",
         "median U at the end: epsilon > 0 below 0 below < 0, Adam below GD",
         holds=last[PLUS] < last[ZERO] < last[MINUS] and last["adam"] < last["gd"],
-        is_decided=scale == "paper" or (scale != "smoke" and of[PLUS][-1]["overlap"] > STARTED),
+        is_decided=scale == "paper" or (scale != "smoke" and _end(of[PLUS], "overlap") > STARTED),
         differs=DIFFERS,
     )
 
@@ -212,10 +217,9 @@ def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
     words, holds = [], True
     for name in ("adam", PLUS):
         dip = min(of[name], key=lambda row: row["pseudo_loss"])
-        end = of[name][-1]
-        words.append(f"{name} {dip['pseudo_loss']:.2g} at step {dip['step']:,.0f}, {end['pseudo_loss']:.2g} at the end")
-        is_dip = of[name][0]["pseudo_loss"] > 2 * dip["pseudo_loss"]
-        holds &= is_dip and end["pseudo_loss"] > 2 * dip["pseudo_loss"] and end["overlap"] > dip["overlap"]
+        least, end = dip["pseudo_loss"], _end(of[name], "pseudo_loss")
+        words.append(f"{name} {least:.2g} at step {dip['step']:,.0f}, {end:.2g} at the end")
+        holds &= min(of[name][0]["pseudo_loss"], end) > 2 * least and _end(of[name], "overlap") > dip["overlap"]
     return judge(
         "F4b",
         "pseudo-loss U' dips, then rises as the sine is learnt",

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from gradless.engine.flat import Flattening
 from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
-from gradless.experiments.workshop import Run, Workshop, has_checkpoint, read_run
+from gradless.experiments.workshop import Run, Workshop, has_checkpoint, is_finished, read_run
 from gradless.kernels import AMC, Adam, GradientDescent
 from gradless.plots import new_figure, save
 from gradless.problems import make_problem
@@ -220,6 +220,7 @@ def summarise(cell: Cell, run: Run) -> list[dict[str, Any]]:
                 "loss": float(loss[-1]),
                 "induction": int(below[0]) if len(below) else "",
                 "end": end,
+                "is_over": int(is_finished(run.path)),
             }
         )
     return rows
@@ -431,7 +432,7 @@ def _judge_outputs(outputs: list[dict[str, Any]], rows: list[dict[str, Any]], is
         gentle = 2 * shapes["GD", low][0]
         holds = min(shapes["Adam", low][0], shapes["aMC on", low][0]) > gentle
         holds &= shapes["aMC on", high][1] > 0.4 and all(shapes[k, high][1] < 0.1 for k in ("GD", "Adam", "aMC off"))
-        is_whole = high >= 64 and all(_is_final(row) for row in rows if row["depth"] in depths)
+        is_whole = high >= 64 and all(_is_final(row) and row["is_over"] for row in rows if row["depth"] in depths)
     return judge(
         "F6b",
         "Adam and aMC are sharp, GD smooth; the deep net is learnt by aMC with signal norm only",

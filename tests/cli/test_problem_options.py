@@ -1,0 +1,171 @@
+"""Options come from the function that makes a problem, and a user's own module is one line when it fails."""
+
+from pathlib import Path
+
+import pytest
+
+from gradless.cli.train import command
+from gradless.records import RunDirectory
+
+MODULE = """
+import jax.numpy as jnp
+import numpy as np
+import gradless as gl
+
+def loss(x):
+    return jnp.sum(x**2)
+
+problem = gl.Problem(np.ones(3), loss)
+number = 5
+
+def sized(size: int = 3, scale: float = 1.0, flip: bool = False, name="x", many=2):
+    assert type(many) is int
+    return gl.Problem((-1) ** flip * scale * np.ones(size), loss)
+
+def needy(size: int):
+    return sized(size)
+
+def open_ended(*args, **kwargs):
+    return problem
+
+def clashing(run: str = "x"):
+    return problem
+
+def unreadable(size: "Nowhere" = 3):
+    return sized(size)
+
+def failing():
+    return 1 / 0
+
+def other():
+    return "no problem"
+
+wrong_start = gl.Problem(lambda key: [][0], loss)
+wrong_loss = gl.Problem(np.ones(3), lambda x: x @ jnp.ones((4, 4)))
+wrong_metrics = gl.Problem(np.ones(3), loss, metrics=lambda x: {"a": x.nothing})
+wrong_algorithm = gl.Problem(np.ones(3), loss, algorithms={"sgd": {}})
+wrong_setting = gl.Problem(np.ones(3), loss, algorithms={"amc": {"sigmaa": 1}})
+"""
+
+
+@pytest.fixture
+def module(request, cli):
+    """A module in the current folder, of another name in every test, since Python imports a name once."""
+    name = f"own_{abs(hash(request.node.name))}"
+    Path(f"{name}.py").write_text(MODULE)
+    return name
+
+
+def options(run="run"):
+    with RunDirectory.open(run) as stored:
+        return stored.settings["options"]
+
+
+def test_a_problem_and_a_function_with_options_are_found_in_the_current_folder(cli, module):
+    cli("train", f"{module}:problem", "--run", "run", "--steps", 3, "--quiet")
+    assert options() == {}
+    words = ["--size", 2, "--scale", 0.5, "--flip", "--name", "y", "--many", 3]
+    cli("train", f"{module}:sized", *words, "--run", "two", "--steps", 3, "--quiet")
+    assert options("two") == {"size": 2, "scale": 0.5, "flip": True, "name": "y", "many": 3}
+    cli("resume", "two", "--trust", "--steps", 5, "--quiet")
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [
+        (["sine", "--depth", "4"], "sine"),
+        (["--depth", "4", "sine"], "sine"),
+        (["--depth=4", "sine"], "sine"),
+        (["--skip", "step", "--depth", "3"], "step"),
+        (["--skip", "--depth", "3", "step"], "step"),
+        (["--no-skip", "mine:problem"], "mine:problem"),
+        (["--x", "-2.0", "rosenbrock"], "rosenbrock"),
+        (["--run", "digits", "sine"], "sine"),
+        (["--quiet", "--run=digits", "sine"], "sine"),
+        (["--temperature", "1:2", "--batch", "progressive:5", "digits"], "digits"),
+        (["--config", "sine", "--json", "digits"], "digits"),
+        (["--signal-norm", "digits"], "digits"),
+        (["--help"], None),
+        (["--help", "sine"], "sine"),
+        ([], None),
+        (["--run"], None),
+    ],
+)
+def test_the_problem_is_found_wherever_it_stands(args, name):
+    assert command._find_name(args) == name
+
+
+def test_options_before_and_after_the_name_mean_the_same(cli):
+    small = ["--width", 2, "--points", 4, "--steps", 2, "--quiet"]
+    cli("train", "--depth", 1, "sine", *small, "--run", "before")
+    cli("train", "sine", *small, "--depth", 1, "--run", "after")
+    assert options("before") == options("after") == {"depth": 1, "width": 2, "points": 4}
+    cli("train", "--skip", "step", "--depth", 3, "--points", 4, "--steps", 2, "--quiet", "--run", "flag")
+    assert options("flag")["skip"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("number", "must be a Problem, or a function that returns one, got 5"),
+        ("nothing", "has no nothing"),
+        ("needy", "Missing option '--size'"),
+        ("clashing", "has an option --run, which is a flag of every run: rename it"),
+        ("failing", ".py, line 31: ZeroDivisionError: division by zero"),
+        ("other", "must return a gradless.Problem, got str"),
+        ("wrong_start", ".py, line 36: IndexError: list index out of range"),
+        ("wrong_loss", ".py, line 37: TypeError: dot_general requires"),
+        ("wrong_metrics", ".py, line 38: AttributeError: "),
+        ("wrong_algorithm", "algorithms of the problem must be among mc, amc, gd, adam, got 'sgd'"),
+        ("wrong_setting", "algorithm amc of the problem has no setting 'sigmaa'"),
+    ],
+)
+def test_a_mistake_in_a_users_problem_is_one_line_that_says_where(refusal, module, name, told):
+    assert told in refusal("train", f"{module}:{name}", "--run", "run", "--steps", 3)
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("name", ["open_ended", "unreadable"])
+def test_unusual_signatures_are_taken_as_they_are(cli, module, name):
+    cli("train", f"{module}:{name}", "--run", "run", "--steps", 3, "--quiet")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = 1 / 0", "ZeroDivisionError: division by zero, "),
+        ("def (", "SyntaxError: invalid syntax"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("import not_here", "ModuleNotFoundError: No module named 'not_here'"),
+        ("import os; os.nothing", "AttributeError: module 'os' has no attribute 'nothing'"),
+        ("raise KeyError", "KeyError"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_line(refusal, request, text, told):
+    name = f"broken_{abs(hash(text))}"
+    Path(f"{name}.py").write_text(text)
+    line = refusal("train", f"{name}:problem")
+    assert line.startswith(f"problem '{name}:problem': module {name} cannot be imported (")
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nowhere_at_all:x", "No module named 'nowhere_at_all'"),
+        ("mine.py:x", "give its name without .py"),
+        (".relative:x", "cannot be imported"),
+        (":x", "cannot be imported"),
+        ("os:", "module os has no"),
+        ("os:getcwd", "must return a gradless.Problem, got str"),
+        ("os:system", "Missing option '--command'"),
+    ],
+)
+def test_names_that_lead_nowhere_are_one_line(refusal, name, told):
+    assert told in refusal("train", name)
+
+
+def test_a_module_whose_name_begins_like_a_data_set_fetches_nothing(cli, monkeypatch):
+    monkeypatch.setattr("gradless.cli.problem_options.fetch_mnist", lambda *_: pytest.fail("MNIST was fetched"))
+    Path("mnist_of_my_own.py").write_text(MODULE)
+    cli("train", "mnist_of_my_own:problem", "--run", "run", "--steps", 2, "--quiet")

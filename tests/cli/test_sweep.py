@@ -1,0 +1,136 @@
+"""`gradless sweep` and `gradless compare`: many runs, one table, one picture."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradless.cli.sweep import Grid
+from gradless.records import RunDirectory
+
+
+def table(path):
+    with Path(path).open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_grid_is_logarithmic_or_a_list():
+    grid = Grid()
+    np.testing.assert_allclose(
+        grid("1e-4:1e-1:4"), [1e-4, 1e-3, 1e-2, 1e-1], rtol=1e-12
+    )  # a few roundings of geomspace
+    np.testing.assert_array_equal(grid("0,0.5,1"), [0.0, 0.5, 1.0])
+    np.testing.assert_array_equal(grid("3"), [3.0])
+
+
+@pytest.mark.parametrize("text", ["", "x", "1:2", "1:2:3:4", "0:1:3", "-1:1:3", "1:2:1", "1:2:x", "1,,2", "1:2:2.5"])
+def test_a_grid_that_is_none_is_refused(refusal, text):
+    told = refusal("sweep", "tiny:fit", "--sigma", text, "--run", "run")
+    assert f"must be START:END:NUMBER with positive ends (a log grid), or A,B,C, got {text!r}" in told
+
+
+def test_a_sweep_has_one_row_per_run_and_a_picture(cli):
+    words = cli("sweep", "tiny:fit", "--sigma", "1e-3:1e-1:3", "--seeds", 2, "--steps", 30, "--run", "run").output
+    rows = table("run/sweep.csv")
+    assert [float(row["sigma"]) for row in rows] == pytest.approx([1e-3, 1e-3, 1e-2, 1e-2, 1e-1, 1e-1])
+    assert list(rows[0]) == ["chain", "sigma", "loss", "error", "acceptance"]
+    assert len({row["loss"] for row in rows}) == 6
+    assert Path("run/sweep.png").stat().st_size > 1000
+    assert Path("run/sweep.svg").stat().st_size > 1000
+    assert len([line for line in words.splitlines() if line.startswith(("0.001 ", "0.01 ", "0.1 "))]) == 3
+    assert f"figure {Path('run/sweep.png')}" in words
+
+
+def test_a_sweep_makes_the_same_runs_as_train(cli):
+    cli("sweep", "tiny:fit", "--sigma", "0.1,0.2", "--steps", 30, "--run", "sweep", "--quiet")
+    cli("train", "tiny:fit", "--sigma", 0.1, "--steps", 30, "--run", "alone", "--json")
+    with RunDirectory.open("alone") as stored:
+        alone = [json.loads(line) for line in stored.metrics_path.read_text().splitlines()]
+    assert float(table("sweep/sweep.csv")[0]["loss"]) == alone[-1]["loss"]
+
+
+def test_several_grids_make_a_product_with_a_picture_each(cli):
+    words = cli("sweep", "tiny:fit", "--sigma", "0.1,0.2", "--epsilon", "0,0.1", "--steps", 10, "--run", "run").output
+    points = [(float(row["sigma"]), float(row["epsilon"])) for row in table("run/sweep.csv")]
+    assert points == [(0.1, 0.0), (0.1, 0.1), (0.2, 0.0), (0.2, 0.1)]
+    for name in ("sigma", "epsilon"):
+        assert Path(f"run/sweep-{name}.png").stat().st_size > 1000
+        assert str(Path(f"run/sweep-{name}.png")) in words
+
+
+def test_a_resumed_sweep_has_its_table_again(cli):
+    cli("sweep", "tiny:fit", "--sigma", "0.1,0.2", "--steps", 10, "--run", "run", "--quiet")
+    before = table("run/sweep.csv")
+    cli("resume", "run", "--trust", "--steps", 60, "--quiet")
+    assert [row["sigma"] for row in table("run/sweep.csv")] == [row["sigma"] for row in before]
+    assert table("run/sweep.csv") != before
+
+
+def test_a_learning_rate_that_runs_away_has_its_row(cli):
+    words = ["--algorithm", "gd", "--learning-rate", "1e-2,1e30", "--steps", 20, "--run", "run", "--quiet"]
+    cli("sweep", "tiny:fit", *words)
+    tame, wild = table("run/sweep.csv")
+    assert float(tame["loss"]) < 10
+    assert not np.isfinite(float(wild["loss"])) or float(wild["loss"]) > 1e10
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "nothing to sweep: give a grid, for instance --sigma 1e-4:1e-1:13"),
+        (["--sigma", "-1,1"], "sigma must be positive, got -1.0"),
+        (["--learning-rate", "1,2"], "--learning-rate does not apply to algorithm amc"),
+        (["--sigma", "1,2", "--seeds", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_a_wrong_sweep_is_refused(refusal, words, told):
+    assert told in refusal("sweep", "tiny:fit", "--run", "run", *words)
+    assert not Path("run").exists()
+
+
+def test_quiet_and_json_of_a_sweep(cli):
+    (line,) = cli("sweep", "tiny:fit", "--sigma", "1,2", "--steps", 5, "--run", "a", "--quiet").output.splitlines()
+    assert line.endswith("  a")
+    *_, last = cli("sweep", "tiny:fit", "--sigma", "1,2", "--steps", 5, "--run", "b", "--json").stdout.splitlines()
+    assert json.loads(last)["event"] == "result"
+    assert len(json.loads(last)["loss"]) == 2
+
+
+def test_a_comparison_runs_every_algorithm_and_draws_one_picture(cli):
+    words = cli("compare", "tiny:fit", "--steps", 20, "--run", "run").output
+    for name in ("amc", "mc", "gd", "adam"):
+        assert len([line for line in words.splitlines() if line.startswith(f"{name} ")]) == 1
+        assert Path(f"run/{name}/settings.json").exists()
+    assert Path("run/comparison.png").stat().st_size > 1000
+    assert Path("run/comparison.svg").stat().st_size > 1000
+
+
+def test_a_comparison_gives_each_algorithm_the_flags_it_has(cli):
+    words = ["--sigma", 0.3, "--learning-rate", 0.2, "--algorithms", "mc,gd", "--steps", 10, "--run", "run", "--quiet"]
+    lines = cli("compare", "tiny:fit", *words).output.splitlines()
+    assert [line.rsplit("  ", 1)[1] for line in lines] == ["run/mc", "run/gd"]
+    for name, setting, value in (("mc", "sigma", 0.3), ("gd", "learning_rate", 0.2)):
+        with RunDirectory.open(f"run/{name}") as stored:
+            assert stored.settings["algorithm"][setting] == value
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--algorithms", "amc,sgd"], "algorithms must be among mc, amc, gd, adam, got 'sgd'"),
+        (["--sigma", "auto"], "'auto' is not a valid float"),
+        (["--sigma", "-1"], "sigma must be positive"),
+    ],
+)
+def test_a_wrong_comparison_is_refused(refusal, words, told):
+    assert told in refusal("compare", "tiny:fit", "--run", "run", *words)
+    assert not Path("run").exists()
+
+
+def test_json_of_a_comparison_parses(cli):
+    lines = cli(
+        "compare", "tiny:fit", "--steps", 5, "--algorithms", "mc,gd", "--run", "run", "--json"
+    ).stdout.splitlines()
+    assert [json.loads(line)["event"] for line in lines].count("result") == 2
