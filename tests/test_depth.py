@@ -5,10 +5,7 @@ import numpy as np
 import gradless as gl
 from gradless.problems import make_problem
 
-STEPS = 30_000
-# Training is a matter of luck, as nucleation is: of chains 0 to 9 these four get below 0.02 within 5,000 steps, the
-# other six stay above it for 10,000. Where floating point rounds otherwise, others may be the lucky ones.
-LUCKY = (1, 3, 5, 8)
+STEPS = 10_000
 
 
 def lowest_losses(signal_norm, chains):
@@ -29,13 +26,15 @@ def lowest_losses(signal_norm, chains):
 
 
 def test_with_signal_norm_a_net_of_64_layers_trains():
-    losses = lowest_losses(True, chains=LUCKY)
-    assert losses.shape == (len(LUCKY),)
-    assert np.sum(losses < 0.02) > len(LUCKY) / 2
+    # Training is a matter of luck, as nucleation is: measured here, 4 of these 10 chains get there. If that is the
+    # rate, fewer than 2 of 10 get there with probability 0.05, should floating point round otherwise elsewhere.
+    losses = lowest_losses(True, chains=10)
+    assert losses.shape == (10,)
+    assert np.sum(losses < 0.02) >= 2
 
 
 def test_without_signal_norm_it_stays_at_the_best_constant():
     # 250 of the 1000 points are on the step, so that the best constant, 1/8, has U = 3/64 exactly. Rounding in float32
     # changes a mean of 1000 numbers by at most 6e-5 of itself, and a constant that is off by 1e-3 adds 2e-5 of it.
-    losses = lowest_losses(False, chains=LUCKY[:2])
+    losses = lowest_losses(False, chains=6)
     np.testing.assert_allclose(losses, 3 / 64, rtol=1e-4)

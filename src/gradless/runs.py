@@ -12,7 +12,14 @@ import numpy as np
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
-from gradless.engine.recording import begin_recording, checked_meta, differing, go_on_recording, is_x64
+from gradless.engine.recording import (
+    begin_recording,
+    check_same_run,
+    checked_meta,
+    differing,
+    go_on_recording,
+    is_x64,
+)
 from gradless.engine.replay import Replay
 from gradless.engine.result import Result
 from gradless.engine.session import Listener, Session, precision_of
@@ -152,6 +159,7 @@ def rebuild(
     session = prepare(
         algorithm, problem.loss, problem.init, plan, data=problem.data, metrics=problem.metrics, test=problem.test
     )
+    check_same_run(meta, settings, session)
     ends = np.ravel(newest.tensors["t"]).tolist()
     growths = [chain["growths"] for chain in meta["chains"]]
     replay = Replay(session, accepted, ends, growths, meta["selections"])

@@ -11,13 +11,14 @@ from click.testing import CliRunner
 
 import gradless as gl
 from gradless.cli import main
+from gradless.models import mse
 
 X = np.linspace(-1, 1, 12, dtype=np.float32)[:, None]
 DATA = (X, X**2)
 
 
 def fit(params, batch):
-    return jnp.mean((batch[0] * params[0] + params[1] - batch[1]) ** 2)
+    return mse(batch[0] * params[0] + params[1], batch[1])
 
 
 def square(x):
@@ -41,8 +42,15 @@ tiny.nan = gl.Problem(np.ones(3), lambda x: jnp.sum(x) * jnp.nan)
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch):
+def figures():
+    """For the tests that look at figures; in the others none are drawn, which takes more time than all the rest."""
+
+
+@pytest.fixture
+def cli(request, tmp_path, monkeypatch):
     """Run a command as a person would, and expect an exit code; a stack trace is always a failure."""
+    if "figures" not in request.fixturenames:
+        monkeypatch.setattr("gradless.cli.follow.draw_figures", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setitem(sys.modules, "tiny", tiny)

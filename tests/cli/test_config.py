@@ -31,9 +31,9 @@ def test_a_flag_wins_over_a_setting_of_the_file_that_excludes_it(cli):
 
 
 def test_options_of_the_problem_may_stand_in_the_file(cli):
-    cli("train", "sine", *write("depth = 1\nwidth = 2\npoints = 4\nsteps = 2"), "--width", 3, "--run", "run")
+    cli("train", "rosenbrock", *write("x = -1\ny = 0.5\nsteps = 2"), "--y", 3, "--run", "run")
     with RunDirectory.open("run") as stored:
-        assert stored.settings["options"] == {"depth": 1, "width": 3, "points": 4}
+        assert stored.settings["options"] == {"x": -1.0, "y": 3.0}
 
 
 @pytest.mark.parametrize(

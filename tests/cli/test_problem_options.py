@@ -95,13 +95,27 @@ def test_the_problem_is_found_wherever_it_stands(args, name):
     assert command._find_name(args) == name
 
 
-def test_options_before_and_after_the_name_mean_the_same(cli):
-    small = ["--width", 2, "--points", 4, "--steps", 2, "--quiet"]
-    cli("train", "--depth", 1, "sine", *small, "--run", "before")
-    cli("train", "sine", *small, "--depth", 1, "--run", "after")
-    assert options("before") == options("after") == {"depth": 1, "width": 2, "points": 4}
-    cli("train", "--skip", "step", "--depth", 3, "--points", 4, "--steps", 2, "--quiet", "--run", "flag")
-    assert options("flag")["skip"] is True
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        (["--depth", 1, "sine", "--width", 2], {"depth": 1, "width": 2}),
+        (["sine", "--width", 2, "--depth", 1], {"depth": 1, "width": 2}),
+        (["--skip", "step", "--depth", 3], {"depth": 3, "skip": True}),
+        (["step", "--no-skip"], {"skip": False}),
+        (["--x", "-3", "rosenbrock", "--y=4"], {"x": -3.0, "y": 4.0}),
+        (["digits"], {}),
+    ],
+)
+def test_options_before_and_after_the_name_reach_the_problem(cli, monkeypatch, args, found):
+    given = []
+
+    def stop_here(*_, about, **__):
+        given.append(about["options"])
+        raise ValueError("far enough")
+
+    monkeypatch.setattr("gradless.cli.train.start_problem", stop_here)
+    cli("train", *args, "--run", "run", code=2)
+    assert given == [found]
 
 
 @pytest.mark.parametrize(
@@ -109,13 +123,13 @@ def test_options_before_and_after_the_name_mean_the_same(cli):
     [
         ("number", "must be a Problem, or a function that returns one, got 5"),
         ("nothing", "has no nothing"),
-        ("needy", "Missing option '--size'"),
+        ("needy", "missing a required argument: 'size'"),
         ("clashing", "has an option --run, which is a flag of every run: rename it"),
-        ("failing", ".py, line 31: ZeroDivisionError: division by zero"),
+        ("failing", ".py, line 29: ZeroDivisionError: division by zero"),
         ("other", "must return a gradless.Problem, got str"),
-        ("wrong_start", ".py, line 36: IndexError: list index out of range"),
-        ("wrong_loss", ".py, line 37: TypeError: dot_general requires"),
-        ("wrong_metrics", ".py, line 38: AttributeError: "),
+        ("wrong_start", ".py, line 34: IndexError: list index out of range"),
+        ("wrong_loss", ".py, line 35: TypeError: dot_general requires"),
+        ("wrong_metrics", ".py, line 36: AttributeError: "),
         ("wrong_algorithm", "algorithms of the problem must be among mc, amc, gd, adam, got 'sgd'"),
         ("wrong_setting", "algorithm amc of the problem has no setting 'sigmaa'"),
     ],
@@ -158,7 +172,7 @@ def test_a_module_that_cannot_be_imported_is_one_line(refusal, request, text, to
         (":x", "cannot be imported"),
         ("os:", "module os has no"),
         ("os:getcwd", "must return a gradless.Problem, got str"),
-        ("os:system", "Missing option '--command'"),
+        ("os:system", "missing a required argument: 'command'"),
     ],
 )
 def test_names_that_lead_nowhere_are_one_line(refusal, name, told):

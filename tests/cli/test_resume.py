@@ -8,7 +8,8 @@ import jax
 import pytest
 
 import gradless as gl
-from gradless.records import RunDirectory
+from gradless.records import RunDirectory, RunError
+from gradless.runs import reopen
 
 
 def edit(run, change):
@@ -24,11 +25,17 @@ def stored(cli):
     return "run"
 
 
+@pytest.fixture(scope="module")
+def sine_once(tmp_path_factory):
+    return tmp_path_factory.mktemp("sine") / "run"
+
+
 @pytest.fixture
-def sine(cli):
-    small = ["--width", 2, "--depth", 1, "--points", 4]
-    cli("train", "sine", *small, "--run", "sine", "--steps", 8, "--quiet")
-    return "sine"
+def sine(cli, sine_once):
+    if not sine_once.exists():
+        small = ["--width", 2, "--depth", 1, "--points", 4]
+        cli("train", "sine", *small, "--run", sine_once, "--steps", 8, "--quiet")
+    return shutil.copytree(sine_once, "sine")
 
 
 def test_a_resumed_run_equals_an_unbroken_one(cli, stored, record_of):
@@ -37,7 +44,7 @@ def test_a_resumed_run_equals_an_unbroken_one(cli, stored, record_of):
     assert record_of("run") == record_of("whole")
 
 
-def test_a_finished_run_says_so_and_stays_as_it_is(cli, stored, contents):
+def test_a_finished_run_says_so_and_stays_as_it_is(cli, figures, stored, contents):
     before = contents("run")
     words = cli("resume", "run", "--trust").output
     assert "nothing to do: run has made its 20 steps; --steps gives it more" in words
@@ -59,13 +66,20 @@ def test_time_counts_from_now(cli, stored):
 
 def test_a_run_of_the_command_line_goes_on_in_python_bit_for_bit(cli, record_of):
     # The command line adds up the losses of float32 nets in float64; Python by itself does not.
-    cli("train", "digits", "--run", "run", "--steps", 15, "--record-every", 5, "--quiet")
+    cli("train", "tiny:fit", "--run", "run", "--steps", 20, "--record-every", 5, "--quiet")
     shutil.copytree("run", "other")
-    cli("resume", "run", "--steps", 30, "--quiet")
+    cli("resume", "run", "--steps", 60, "--trust", "--quiet")
     jax.config.update("jax_enable_x64", False)
-    gl.resume("other", steps=30)
+    gl.resume("other", steps=60, trust=True)
     assert not jax.config.jax_enable_x64
     assert record_of("run") == record_of("other")
+    assert record_of("run")["tensors"]["state.loss"][0] == "float64"
+
+
+def test_a_run_is_not_gone_on_with_in_another_mode(cli, stored):
+    jax.config.update("jax_enable_x64", False)
+    with pytest.raises(RunError, match="was made with JAX's jax_enable_x64"):
+        reopen("run", trust=True)
 
 
 def test_a_run_of_your_own_module_needs_trust(refusal, stored, contents):
@@ -176,7 +190,7 @@ def test_settings_that_are_no_settings_are_one_line(refusal, sine, text):
         assert "settings.json" in refusal(*words)
 
 
-def test_a_sweep_that_is_none_does_not_break_the_figures(cli, sine):
+def test_a_sweep_that_is_none_does_not_break_the_figures(cli, figures, sine):
     edit(sine, lambda settings: settings.update(sweep=["nothing", 3]))
     assert "sweep" in cli("resume", sine, "--steps", 12, code=1).output
 

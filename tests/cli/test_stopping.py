@@ -142,7 +142,7 @@ def test_a_run_killed_again_and_again_equals_the_unbroken_one(tmp_path, whole, r
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir() or os.geteuid() != 0, reason="needs to mount a small disk")
-def test_a_disk_that_is_really_full_is_told_and_loses_nothing(tmp_path, cli, record_of):
+def test_a_disk_that_is_really_full_is_told_and_loses_nothing(tmp_path, figures, cli, record_of):
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)

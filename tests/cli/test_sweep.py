@@ -31,7 +31,7 @@ def test_a_grid_that_is_none_is_refused(refusal, text):
     assert f"must be START:END:NUMBER with positive ends (a log grid), or A,B,C, got {text!r}" in told
 
 
-def test_a_sweep_has_one_row_per_run_and_a_picture(cli):
+def test_a_sweep_has_one_row_per_run_and_a_picture(cli, figures):
     words = cli("sweep", "tiny:fit", "--sigma", "1e-3:1e-1:3", "--seeds", 2, "--steps", 30, "--run", "run").output
     rows = table("run/sweep.csv")
     assert [float(row["sigma"]) for row in rows] == pytest.approx([1e-3, 1e-3, 1e-2, 1e-2, 1e-1, 1e-1])
@@ -43,7 +43,7 @@ def test_a_sweep_has_one_row_per_run_and_a_picture(cli):
     assert f"figure {Path('run/sweep.png')}" in words
 
 
-def test_a_sweep_makes_the_same_runs_as_train(cli):
+def test_a_sweep_makes_the_same_runs_as_train(cli, figures):
     cli("sweep", "tiny:fit", "--sigma", "0.1,0.2", "--steps", 30, "--run", "sweep", "--quiet")
     cli("train", "tiny:fit", "--sigma", 0.1, "--steps", 30, "--run", "alone", "--json")
     with RunDirectory.open("alone") as stored:
@@ -51,7 +51,7 @@ def test_a_sweep_makes_the_same_runs_as_train(cli):
     assert float(table("sweep/sweep.csv")[0]["loss"]) == alone[-1]["loss"]
 
 
-def test_several_grids_make_a_product_with_a_picture_each(cli):
+def test_several_grids_make_a_product_with_a_picture_each(cli, figures):
     words = cli("sweep", "tiny:fit", "--sigma", "0.1,0.2", "--epsilon", "0,0.1", "--steps", 10, "--run", "run").output
     points = [(float(row["sigma"]), float(row["epsilon"])) for row in table("run/sweep.csv")]
     assert points == [(0.1, 0.0), (0.1, 0.1), (0.2, 0.0), (0.2, 0.1)]
@@ -60,7 +60,7 @@ def test_several_grids_make_a_product_with_a_picture_each(cli):
         assert str(Path(f"run/sweep-{name}.png")) in words
 
 
-def test_a_resumed_sweep_has_its_table_again(cli):
+def test_a_resumed_sweep_has_its_table_again(cli, figures):
     cli("sweep", "tiny:fit", "--sigma", "0.1,0.2", "--steps", 10, "--run", "run", "--quiet")
     before = table("run/sweep.csv")
     cli("resume", "run", "--trust", "--steps", 60, "--quiet")
@@ -68,7 +68,7 @@ def test_a_resumed_sweep_has_its_table_again(cli):
     assert table("run/sweep.csv") != before
 
 
-def test_a_learning_rate_that_runs_away_has_its_row(cli):
+def test_a_learning_rate_that_runs_away_has_its_row(cli, figures):
     words = ["--algorithm", "gd", "--learning-rate", "1e-2,1e30", "--steps", 20, "--run", "run", "--quiet"]
     cli("sweep", "tiny:fit", *words)
     tame, wild = table("run/sweep.csv")
@@ -98,7 +98,7 @@ def test_quiet_and_json_of_a_sweep(cli):
     assert len(json.loads(last)["loss"]) == 2
 
 
-def test_a_comparison_runs_every_algorithm_and_draws_one_picture(cli):
+def test_a_comparison_runs_every_algorithm_and_draws_one_picture(cli, figures):
     words = cli("compare", "tiny:fit", "--steps", 20, "--run", "run").output
     for name in ("amc", "mc", "gd", "adam"):
         assert len([line for line in words.splitlines() if line.startswith(f"{name} ")]) == 1

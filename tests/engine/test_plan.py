@@ -94,5 +94,5 @@ def test_a_target_is_a_name_a_sense_and_a_number():
     "target", ["", "accuracy", "accuracy > 0.9", ">= 0.9", "accuracy >= x", "a b >= 1", "a >= 1 2"]
 )
 def test_a_target_that_is_not_is_refused(target):
-    with pytest.raises(ValueError, match='target_metric must look like'):
+    with pytest.raises(ValueError, match="target_metric must look like"):
         parse_metric(target)

@@ -7,7 +7,15 @@ import pytest
 
 import gradless as gl
 from gradless.engine.plan import Plan
-from gradless.engine.recording import check_rows, checked_meta, differing, environment, restore, snapshot
+from gradless.engine.recording import (
+    check_rows,
+    check_same_run,
+    checked_meta,
+    differing,
+    environment,
+    restore,
+    snapshot,
+)
 from gradless.engine.train import prepare
 from gradless.records import Checkpoint, RunError
 
@@ -62,7 +70,6 @@ def test_a_checkpoint_says_what_made_it(tmp_path):
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"chains": (0, 1)}, r"is of chains \[0\], the settings say \[0, 1\]"),
         ({"start": (1.0, 2.0, 3.0)}, r"state.x must be float32 of shape \(3,\), it has float32 of shape \(2,\)"),
         ({"algorithm": gl.adam(learning_rate=0.1)}, r"does not fit the problem: state.\w+ must be .*, it has none"),
         ({"precision": "float64"}, r"must be float64"),
@@ -71,6 +78,17 @@ def test_a_checkpoint_says_what_made_it(tmp_path):
 def test_a_checkpoint_of_other_shapes_is_refused_with_the_reason(other, words, tmp_path):
     with pytest.raises(RunError, match=words):
         restore(session_of(begun=False, **other), checkpoint_of(session_of(), tmp_path))
+
+
+def test_a_checkpoint_of_other_chains_or_another_problem_is_refused(tmp_path):
+    _, meta = snapshot(session_of())
+    about = {"problem": "sine", "options": {"width": 3}, "algorithm": {"name": "amc"}}
+    check_same_run({"settings": about, **meta}, about, session_of(begun=False))
+    with pytest.raises(RunError, match=r"is of chains \[0\], the run's settings say \[0, 1\]"):
+        check_same_run({"settings": about, **meta}, about, session_of(begun=False, chains=(0, 1)))
+    for name in about:
+        with pytest.raises(RunError, match=f"the checkpoint is of {name} "):
+            check_same_run({"settings": about, **meta}, about | {name: "other"}, session_of(begun=False))
 
 
 def test_a_checkpoint_of_other_random_numbers_is_refused(tmp_path):
@@ -136,7 +154,7 @@ def test_text_that_no_session_wrote_is_refused(change, tmp_path):
     checked_meta(checkpoint)
     change(checkpoint.meta)
     with pytest.raises(RunError, match="its text is not what a session writes"):
-        restore(session_of(begun=False), checkpoint)
+        checked_meta(checkpoint)
 
 
 def test_the_first_tensor_that_differs_is_named_and_the_loss_is_not_looked_at(tmp_path):

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
-from rich.table import Table
 
 from gradless.cli.console import plain_console
 
@@ -24,19 +23,22 @@ def command() -> None:
     """Tell devices, versions, threads, precision, and which optional parts are missing."""
     import jax
 
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for package in ("gradless", "jax", "jaxlib", "numpy", "optax", "safetensors", "scikit-learn", "matplotlib"):
-        table.add_row(package, _version(package))
-    table.add_row("python", f"{platform.python_version()} on {platform.platform()}")
-    table.add_row("devices", ", ".join(f"{device.platform}:{device.id}" for device in jax.devices()))
+    packages = ("gradless", "jax", "jaxlib", "numpy", "optax", "safetensors", "scikit-learn", "matplotlib")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    table.add_row("threads", f"{cores} cores for this process, one chain on each at a time")
-    table.add_row("precision", f"float32 and float64 ({'64-bit' if sys.maxsize > 2**32 else '32-bit'} python)")
-    table.add_row("random numbers", str(jax.random.key_impl(jax.random.key(0))))
-    table.add_row("MNIST", _mnist())
+    rows = {package: _version(package) for package in packages}
+    rows |= {
+        "python": f"{platform.python_version()} on {platform.platform()}",
+        "devices": ", ".join(f"{device.platform}:{device.id}" for device in jax.devices()),
+        "threads": f"{cores} cores for this process, one chain on each at a time",
+        "precision": f"float32 and float64 ({'64-bit' if sys.maxsize > 2**32 else '32-bit'} python)",
+        "random numbers": str(jax.random.key_impl(jax.random.key(0))),
+        "MNIST": _mnist(),
+    }
     for package, (use, install) in OPTIONAL.items():
-        table.add_row(package, _version(package) if find_spec(package) else f"missing; for {use}: {install}")
-    plain_console().print(table)
+        rows[package] = _version(package) if find_spec(package) else f"missing; for {use}: {install}"
+    console = plain_console()
+    for name, words in rows.items():
+        console.print(f"{name:<16}{words}")
 
 
 def _version(package: str) -> str:

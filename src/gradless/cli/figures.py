@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gradless.engine.result import Result
 from gradless.plots import draw_sweep, draw_training, write_rows
-from gradless.records import RunDirectory
+from gradless.records import RunDirectory, RunError
 
 
 def draw_figures(run: str, result: Result, console: Console | None) -> None:
@@ -19,6 +19,8 @@ def draw_figures(run: str, result: Result, console: Console | None) -> None:
         algorithm = stored.settings["algorithm"]
     if not swept:
         return
+    if not isinstance(swept, list) or not all(isinstance(algorithm.get(str(name)), list) for name in swept):
+        raise RunError(f"{run} is of no sweep that gradless made: its settings say {swept!r}")
     rows = sweep_rows(swept, algorithm, result)
     write_rows(Path(run) / "sweep.csv", rows)
     outcome = next(iter(result.metrics), "loss")

@@ -78,8 +78,7 @@ def options_of(factory: Callable[..., Any]) -> list[click.Option]:
         flag = f"--{name.replace('_', '-')}"
         names = [f"{flag}/--no-{name.replace('_', '-')}"] if kind is bool else [flag]
         default = "" if parameter.default in ("", inspect.Parameter.empty) else f" [{parameter.default}]"
-        is_needed = parameter.default is inspect.Parameter.empty
-        options.append(click.Option(names, type=kind, default=None, required=is_needed, help=f"{words}{default}"))
+        options.append(click.Option(names, type=kind, default=None, help=f"{words}{default}"))
     return options
 
 

@@ -47,7 +47,7 @@ def go_on_recording(
     """Bring a session to the last good checkpoint of its run and let it record on from there."""
     report = report or _warn
     checkpoint = load_newest(directory.checkpoints_path, report)
-    _check_same_run(checkpoint.meta.get("settings"), directory.settings)
+    check_same_run(checked_meta(checkpoint), directory.settings, session)
     restore(session, checkpoint)
     rows = [row for row in Metrics(directory.metrics_path).rows() if row["step"] <= checkpoint.step]
     check_rows(rows, len(session.chains), directory.metrics_path)
@@ -57,15 +57,18 @@ def go_on_recording(
     return recording
 
 
-def _check_same_run(of_checkpoint: Any, of_run: dict[str, Any]) -> None:
+def check_same_run(meta: dict[str, Any], of_run: dict[str, Any], session: Session) -> None:
     """Refuse a checkpoint that was written under another problem or algorithm, even where the shapes agree."""
-    of_checkpoint = of_checkpoint if isinstance(of_checkpoint, dict) else {}
+    of_checkpoint = meta["settings"] if isinstance(meta.get("settings"), dict) else {}
     for name in ("problem", "options", "algorithm"):
         if of_checkpoint.get(name) != of_run.get(name):
             raise RunError(
                 f"the checkpoint is of {name} {of_checkpoint.get(name)}, the run's settings say {of_run.get(name)}: "
                 "put the run's own checkpoint back"
             )
+    numbers, expected = [chain["number"] for chain in meta["chains"]], [chain.index for chain in session.chains]
+    if numbers != expected:
+        raise RunError(f"the checkpoint is of chains {numbers}, the run's settings say {expected}")
 
 
 class Recording(Listener):
@@ -153,10 +156,7 @@ def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def restore(session: Session, checkpoint: Checkpoint) -> None:
     """Bring a session that has not begun to the state of a checkpoint; refuse one that does not fit."""
-    meta = checked_meta(checkpoint)
-    numbers = [chain["number"] for chain in meta["chains"]]
-    if numbers != [chain.index for chain in session.chains]:
-        raise RunError(f"the checkpoint is of chains {numbers}, the settings say {[c.index for c in session.chains]}")
+    meta = checkpoint.meta
     prng = str(jax.random.key_impl(session.chains[0].key))
     if meta["prng"] != prng:
         raise RunError(f"the checkpoint is of random numbers by {meta['prng']}, this JAX uses {prng}")

@@ -52,7 +52,7 @@ class Scale:
 SCALES = {
     "smoke": Scale(12, 4, 0, shrink=4, batch=20, hidden=4, record_every=1, budget="15 s"),
     # 14 x 14 pixels. With 35,000 steps of aMC it learns (99.5% on the test set): 20 minutes on two free cores.
-    "quick": Scale(1_200, 600, 200, shrink=2, batch=200, hidden=64, record_every=40, budget="2 min"),
+    "quick": Scale(1_000, 300, 100, shrink=2, batch=200, hidden=64, record_every=40, budget="2 min"),
     # The paper does not say how many steps it took.
     "paper": Scale(40_000, 40_000, 1_000, shrink=1, batch=1500, hidden=64, record_every=100, budget="40 h"),
 }

@@ -1,0 +1,178 @@
+"""Figures drawn from stored numbers alone, on a machine that need not have JAX."""
+
+import csv
+import re
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import gradless as gl
+from gradless import plots
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def quadratic(x):
+    return (x**2).sum()
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one chain", "three chains"])
+def run(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("plots") / "run"
+    gl.train(gl.amc(sigma=0.1), quadratic, np.ones(2), steps=40, chains=request.param, run=path)
+    return path, request.param
+
+
+def table(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def assert_is_figure(path):
+    """Both kinds of a picture are there, and something is in them."""
+    raw = path.with_suffix(".png").read_bytes()
+    width, height = (int.from_bytes(raw[at : at + 4], "big") for at in (16, 20))
+    assert raw.startswith(PNG)
+    assert width > 300
+    assert height > 200
+    assert len(raw) > 5000
+    assert "<path" in path.with_suffix(".svg").read_text()
+
+
+def test_training_curves_are_drawn_with_their_numbers(run):
+    path, num_chains = run
+    assert plots.draw_training(path) == path / "training.png"
+    assert_is_figure(path / "training")
+    rows = table(path / "training.csv")
+    names = ["loss"] if num_chains == 1 else ["loss_0", "loss_1", "loss_2"]
+    assert [name for name in rows[0] if re.match("loss", name)] == names
+    assert [float(row["step"]) for row in rows] == list(range(41))
+
+
+REDRAW = """
+import sys
+
+class NoJax:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("jax", "jaxlib", "optax"):
+            raise ImportError(f"{name} is not here")
+
+sys.meta_path.insert(0, NoJax())
+from gradless.plots import draw_training
+print(draw_training(sys.argv[1]))
+try:
+    import gradless
+    gradless.train
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_a_stored_run_is_drawn_again_without_jax(run):
+    path, _ = run
+    for suffix in ("png", "svg", "csv"):
+        (path / f"training.{suffix}").unlink(missing_ok=True)
+    words = [sys.executable, "-W", "error", "-c", REDRAW, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [str(path / "training.png"), "jax is not here"]
+    assert_is_figure(path / "training")
+    assert (path / "training.csv").stat().st_size > 100
+
+
+def test_a_run_without_records_has_no_picture(run, tmp_path):
+    path, _ = run
+    first = (path / "metrics.jsonl").read_text().splitlines()[0]
+    for name in ("settings.json", "environment.json", "accepted.log"):
+        (tmp_path / name).write_bytes((path / name).read_bytes())
+    (tmp_path / "checkpoints").mkdir()
+    for text in ("", first + "\n"):
+        (tmp_path / "metrics.jsonl").write_text(text)
+        assert plots.draw_training(tmp_path) is None
+    assert not (tmp_path / "training.png").exists()
+
+
+@pytest.mark.parametrize("outcomes", [[1.0, 2.0, 3.0, 4.0], [1.0, np.nan, np.inf, 1e300], [np.nan] * 4, [0.0] * 4])
+@pytest.mark.parametrize("settings", [[1e-3, 1e-3, 1e-1, 1e-1], [0.0, 0.0, 1.0, 1.0], [20.0, 20.0, np.inf, np.inf]])
+def test_a_sweep_is_drawn_whatever_came_of_it(tmp_path, outcomes, settings):
+    rows = [{"sigma": setting, "loss": outcome} for setting, outcome in zip(settings, outcomes, strict=True)]
+    plots.draw_sweep(tmp_path / "sweep", rows, "sigma", "loss")
+    assert_is_figure(tmp_path / "sweep")
+
+
+@pytest.mark.parametrize("loss", [[1.0, 0.1, 1e-5], [1.0, 1e200, np.inf], [1.0, np.nan, np.nan], [-1.0, -2.0, -3.0]])
+@pytest.mark.parametrize("num_chains", [1, 2])
+def test_a_comparison_is_drawn_whatever_came_of_it(tmp_path, loss, num_chains):
+    values = np.asarray(loss) if num_chains == 1 else np.stack([loss, [1.0, 0.5, 0.2]], axis=1)
+    step = np.arange(3.0)
+    columns = {"step": step, "samples": step, "seconds": step, "loss": values, "accuracy": values}
+    plots.draw_comparison(tmp_path / "comparison", {"mc": columns, "adam": columns}, "accuracy")
+    assert_is_figure(tmp_path / "comparison")
+
+
+def test_acceptance_is_smoothed_over_a_sixtieth_and_gaps_are_left_out():
+    values = np.arange(180.0)  # a sixtieth is 3 records: one on either side
+    np.testing.assert_allclose(plots.smooth(values)[1:-1], values[1:-1], rtol=1e-12)  # sums of up to 180 numbers
+    np.testing.assert_array_equal(plots.smooth(values)[[0, -1]], [0.5, 178.5])
+    values[[0, 1, 2, 90]] = np.nan
+    smoothed = plots.smooth(values)
+    assert np.isnan(smoothed[:2]).all()
+    assert smoothed[2] == 3
+    assert smoothed[90] == 90
+    few = np.array([np.nan, 0.2, 0.4])
+    np.testing.assert_allclose(plots.smooth(few), few, rtol=1e-12)
+
+
+def test_what_an_axis_cannot_show_is_a_gap():
+    np.testing.assert_array_equal(
+        plots.drawable(np.array([1.0, -1e101, np.inf, np.nan])), [1.0, np.nan, np.nan, np.nan]
+    )
+
+
+def test_columns_of_several_chains_have_a_name_each(tmp_path):
+    plots.write_csv(tmp_path / "t.csv", {"step": np.array([0.0, 1.0]), "loss": np.array([[1.0, 2.0], [3.0, 4.0]])})
+    assert (tmp_path / "t.csv").read_text().splitlines() == ["step,loss_0,loss_1", "0.0,1.0,2.0", "1.0,3.0,4.0"]
+
+
+def test_figures_of_the_same_numbers_are_the_same(run, tmp_path):
+    path, _ = run
+    first = plots.draw_training(path).read_bytes()
+    assert plots.draw_training(path).read_bytes() == first
+
+
+IMPORT = """
+import sys, time
+began = time.perf_counter()
+import gradless
+print(time.perf_counter() - began)
+heavy = ("torch", "sklearn", "matplotlib", "scipy")
+print([name for name in heavy if name in sys.modules])
+gradless.train, gradless.resume, gradless.signal_norm
+print([name for name in heavy[:3] if name in sys.modules])
+"""
+
+
+def test_import_is_quick_and_takes_nothing_heavy():
+    # The limit is 1.5 s; by itself it takes a tenth of that, and a busy machine may take several tries.
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, timeout=120, check=True)
+        seconds, *heavy = done.stdout.splitlines()
+        assert heavy == ["[]", "[]"]
+        if float(seconds) < 1.5:
+            return
+        time.sleep(1)
+    pytest.fail(f"import gradless took {seconds} s")
+
+
+def test_every_public_name_is_there_and_a_subpackage_does_not_hide_one():
+    assert set(gl.__all__) <= set(dir(gl))
+    for name in gl.__all__:
+        assert callable(getattr(gl, name))
+    import gradless.signal_norm.trace
+
+    assert gl.signal_norm is gradless.signal_norm is sys.modules["gradless.signal_norm.trace"].signal_norm
+    with pytest.raises(AttributeError, match="module 'gradless' has no attribute 'nothing'"):
+        _ = gl.nothing
