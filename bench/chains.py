@@ -11,6 +11,7 @@ from gradless.engine.session import Session
 from gradless.engine.train import prepare
 from gradless.problem import Problem
 from gradless.problems import make_problem
+from gradless.runs import parse_batch
 from gradless.types import Algorithm
 
 
@@ -37,7 +38,7 @@ def race(
 def to_target(batch: str) -> None:
     """Train MNIST to 90% test accuracy and print what it took."""
     made = make_problem("mnist", {})
-    batches = gl.full_batch() if batch == "full" else gl.progressive(500, made.error)
+    batches = parse_batch(batch, made)
     result = gl.train(
         gl.amc(sigma=1e-2, n_s=20, signal_norm=True),
         made.loss,
@@ -51,7 +52,7 @@ def to_target(batch: str) -> None:
         target_metric="accuracy >= 0.9",
     )
     words = f"{result.metrics['accuracy']:.3f} after {result.steps} steps, {result.samples:.3g} samples"
-    print(f"  {batch:12s} {words}, {result.seconds:.0f} s and {result.compile_seconds:.0f} s to compile")
+    print(f"  {batch:16s} {words}, {result.seconds:.0f} s and {result.compile_seconds:.0f} s to compile")
 
 
 if __name__ == "__main__":
@@ -64,5 +65,5 @@ if __name__ == "__main__":
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"  peak memory grew by {(after - before) / 1024:.0f} MiB; the data set is 188 MB, 30 vectors of x 1.6 MB")
     print("MNIST to 90% test accuracy, aMC with signal norm")
-    for batch in ("progressive", "full"):
+    for batch in ("progressive:500", "full"):
         to_target(batch)

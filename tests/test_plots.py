@@ -103,8 +103,10 @@ def test_a_sweep_is_drawn_whatever_came_of_it(tmp_path, outcomes, settings):
     assert_is_figure(tmp_path / "sweep")
 
 
-@pytest.mark.parametrize("loss", [[1.0, 0.1, 1e-5], [1.0, 1e200, np.inf], [1.0, np.nan, np.nan], [-1.0, -2.0, -3.0]])
-@pytest.mark.parametrize("num_chains", [1, 2])
+@pytest.mark.parametrize(
+    ("loss", "num_chains"),
+    [([1.0, 0.1, 1e-5], 1), ([1.0, 1e200, np.inf], 1), ([1.0, 1e200, np.nan], 2), ([-1.0, -2.0, -3.0], 2)],
+)
 def test_a_comparison_is_drawn_whatever_came_of_it(tmp_path, loss, num_chains):
     values = np.asarray(loss) if num_chains == 1 else np.stack([loss, [1.0, 0.5, 0.2]], axis=1)
     step = np.arange(3.0)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from gradless.records import AcceptedLog, DamagedError, RunError, list_checkpoints, load_newest
+from gradless.records import AcceptedLog, DamagedError, RunError, list_checkpoints, load_newest, save
 from gradless.runs import named_parameters, standing
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -106,6 +106,19 @@ def test_a_step_beyond_the_last_checkpoint_is_refused(case_named):
     for step in (-1, 61):
         with pytest.raises(RunError, match="step must be from 0 to 60"):
             case.rebuild(case.whole, step)
+
+
+@pytest.mark.parametrize("forged", [None, np.zeros(2, np.int32), np.zeros(1, np.float32)])
+def test_a_checkpoint_that_does_not_say_where_it_stands_is_refused(case_named, tmp_path, forged):
+    case = case_named("amc")
+    run = shutil.copytree(case.whole, tmp_path / "run")
+    newest = load_newest(run / "checkpoints", pytest.fail)
+    tensors = {name: one for name, one in newest.tensors.items() if name != "t"}
+    save(run / "checkpoints", 60, tensors | ({} if forged is None else {"t": forged}), newest.meta)
+    with pytest.raises(RunError, match="does not say where its chains stand"):
+        case.rebuild(run, 60)
+    with pytest.raises(RunError, match="does not fit the problem: t must be"):
+        case.resume(run)
 
 
 @pytest.mark.parametrize("name", ["gd", "adam minibatches"])

@@ -116,10 +116,11 @@ def test_a_keyboard_interrupt_in_the_middle_of_a_round_leaves_a_run_that_goes_on
 
 def test_resume_of_a_finished_run_changes_nothing(case, contents, tmp_path):
     run = shutil.copytree(case.whole, tmp_path / "run")
-    before = contents(run)
+    before, times = contents(run), [path.stat().st_mtime_ns for path in list_checkpoints(run / "checkpoints")]
     result = case.resume(run)
     assert result.stopped_by in ("steps", "target")
     assert contents(run) == before
+    assert [path.stat().st_mtime_ns for path in list_checkpoints(run / "checkpoints")] == times
     np.testing.assert_equal(result.trace.step[-1], result.steps)
 
 
@@ -217,7 +218,9 @@ def test_a_checkpoint_of_another_net_or_precision_is_refused(case_named, content
     run = shutil.copytree(case.whole, tmp_path / "run")
     before = contents(run)
     wider = {name: np.concatenate([leaf, leaf]) for name, leaf in {"b": np.zeros(4, np.float32)}.items()}
-    with pytest.raises(RunError, match=r"does not fit the problem: state.x must be float32 of shape \(8,\), .*\(12,\)"):
+    with pytest.raises(
+        RunError, match=r"does not fit the problem: state.x must be float32 of shape \(1, 8\), .*\(1, 12\)"
+    ):
         case.resume(run, params=wider, loss=lambda p, batch: (p["b"] ** 2).sum(), metrics=None, test=None)
     assert contents(run) == before
     edit_settings(run, lambda settings: settings["plan"].update(precision="float64"))

@@ -12,23 +12,17 @@ import numpy as np
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
-from gradless.engine.recording import (
-    begin_recording,
-    check_same_run,
-    checked_meta,
-    differing,
-    go_on_recording,
-    is_x64,
-)
+from gradless.engine.recording import begin_recording, differing, go_on_recording, is_x64
 from gradless.engine.replay import Replay
 from gradless.engine.result import Result
 from gradless.engine.session import Listener, Session, precision_of
+from gradless.engine.stored import check_same_run, checked_meta
 from gradless.engine.train import Callback, Metrics, prepare
 from gradless.engine.tuning import Tuning, tune_sigma
 from gradless.kernels import algorithm_from_json
 from gradless.problem import Problem
 from gradless.problems import make_problem
-from gradless.records import AcceptedLog, RunDirectory, RunError, list_checkpoints, load, load_newest
+from gradless.records import AcceptedLog, Checkpoint, RunDirectory, RunError, list_checkpoints, load, load_newest
 from gradless.types import Algorithm, Loss
 
 
@@ -160,7 +154,7 @@ def rebuild(
         algorithm, problem.loss, problem.init, plan, data=problem.data, metrics=problem.metrics, test=problem.test
     )
     check_same_run(meta, settings, session)
-    ends = np.ravel(newest.tensors["t"]).tolist()
+    ends = stored_ends(newest)
     growths = [chain["growths"] for chain in meta["chains"]]
     replay = Replay(session, accepted, ends, growths, meta["selections"])
     states, checks = None, []
@@ -169,6 +163,14 @@ def rebuild(
         states = found if one == step else states
         checks += [(one, differing(found, c.tensors)) for c in kept if c.step == one]
     return Rebuilt(step, session, states or [], checks)
+
+
+def stored_ends(checkpoint: Checkpoint) -> list[int]:
+    """Return the step at which each chain of a checkpoint stands."""
+    found = checkpoint.tensors.get("t")
+    if found is None or found.dtype.kind != "i" or found.shape != (len(checkpoint.meta["chains"]),):
+        raise RunError(f"{checkpoint.path} is not of a run of gradless: it does not say where its chains stand")
+    return found.tolist()
 
 
 def stored_problem(path: str | Path, settings: dict[str, Any], trust: bool) -> Problem:

@@ -309,6 +309,6 @@ def test_a_mistake_of_ours_keeps_its_trace(cli, monkeypatch):
 
 
 def test_digits_trains_from_the_command_line(cli):
-    words = cli("train", "digits", "--run", "run", "--steps", 20, "--batch", 300).output
+    words = cli("train", "digits", "--run", "run", "--steps", 20, "--algorithm", "mc").output
     assert "accuracy" in words
     assert np.isfinite(rows("run")[-1]["accuracy"])

@@ -7,15 +7,7 @@ import pytest
 
 import gradless as gl
 from gradless.engine.plan import Plan
-from gradless.engine.recording import (
-    check_rows,
-    check_same_run,
-    checked_meta,
-    differing,
-    environment,
-    restore,
-    snapshot,
-)
+from gradless.engine.recording import differing, environment, restore, snapshot
 from gradless.engine.train import prepare
 from gradless.records import Checkpoint, RunError
 
@@ -70,7 +62,7 @@ def test_a_checkpoint_says_what_made_it(tmp_path):
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"start": (1.0, 2.0, 3.0)}, r"state.x must be float32 of shape \(3,\), it has float32 of shape \(2,\)"),
+        ({"start": (1.0, 2.0, 3.0)}, r"state.x must be float32 of shape \(1, 3\), it has float32 of shape \(1, 2\)"),
         ({"algorithm": gl.adam(learning_rate=0.1)}, r"does not fit the problem: state.\w+ must be .*, it has none"),
         ({"precision": "float64"}, r"must be float64"),
     ],
@@ -78,17 +70,6 @@ def test_a_checkpoint_says_what_made_it(tmp_path):
 def test_a_checkpoint_of_other_shapes_is_refused_with_the_reason(other, words, tmp_path):
     with pytest.raises(RunError, match=words):
         restore(session_of(begun=False, **other), checkpoint_of(session_of(), tmp_path))
-
-
-def test_a_checkpoint_of_other_chains_or_another_problem_is_refused(tmp_path):
-    _, meta = snapshot(session_of())
-    about = {"problem": "sine", "options": {"width": 3}, "algorithm": {"name": "amc"}}
-    check_same_run({"settings": about, **meta}, about, session_of(begun=False))
-    with pytest.raises(RunError, match=r"is of chains \[0\], the run's settings say \[0, 1\]"):
-        check_same_run({"settings": about, **meta}, about, session_of(begun=False, chains=(0, 1)))
-    for name in about:
-        with pytest.raises(RunError, match=f"the checkpoint is of {name} "):
-            check_same_run({"settings": about, **meta}, about | {name: "other"}, session_of(begun=False))
 
 
 def test_a_checkpoint_of_other_random_numbers_is_refused(tmp_path):
@@ -111,70 +92,14 @@ def test_a_run_that_has_diverged_does_not_go_on(tmp_path):
         restore(session_of(wild, begun=False), checkpoint_of(session, tmp_path))
 
 
-def broken(path, value):
-    """A change of meta: `path` leads to what becomes `value`."""
-
-    def change(meta):
-        for part in path[:-1]:
-            meta = meta[part]
-        meta[path[-1]] = value
-
-    return change
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        dict.clear,
-        broken(["prng"], 3),
-        broken(["seconds"], "long"),
-        broken(["accepted"], [1, 2]),
-        broken(["accepted"], ["x"]),
-        broken(["accepted"], None),
-        broken(["chains"], []),
-        broken(["chains"], {}),
-        broken(["chains", 0], 5),
-        broken(["chains", 0, "number"], -1),
-        broken(["chains", 0, "growths"], None),
-        broken(["chains", 0, "growths"], [13]),
-        broken(["chains", 0, "growths"], ["x"]),
-        broken(["chains", 0, "stage_start"], [1, 2]),
-        broken(["chains", 0, "stage_start"], ["a", "b", "c", "d"]),
-        broken(["chains", 0, "last_record"], "x"),
-        broken(["chains", 0, "nonfinite"], None),
-        broken(["selections"], None),
-        broken(["selections"], [1]),
-        broken(["selections"], [{"step": 1, "copied": [[0, 9]]}]),
-        broken(["selections"], [{"step": "x", "copied": []}]),
-        broken(["selections"], [{"step": 1, "copied": [[0]]}]),
-    ],
-)
-def test_text_that_no_session_wrote_is_refused(change, tmp_path):
-    checkpoint = checkpoint_of(session_of(), tmp_path)
-    checked_meta(checkpoint)
-    change(checkpoint.meta)
-    with pytest.raises(RunError, match="its text is not what a session writes"):
-        checked_meta(checkpoint)
-
-
 def test_the_first_tensor_that_differs_is_named_and_the_loss_is_not_looked_at(tmp_path):
     session = session_of()
     tensors, _ = snapshot(session)
     states = [chain.carry.state for chain in session.chains]
     assert differing(states, tensors) is None
     assert differing(states, tensors | {"state.loss": tensors["state.loss"] + 1}) is None
+    assert differing(states, {}) is not None
     assert differing(states, tensors | {"state.sigma": np.nextafter(tensors["state.sigma"], 1)}) == "sigma"
-
-
-def test_rows_must_be_alike_and_hold_one_number_per_chain(tmp_path):
-    rows = session_of().rows
-    check_rows(rows, 1, tmp_path)
-    check_rows([], 1, tmp_path)
-    several = session_of(chains=(0, 1)).rows
-    check_rows(several, 2, tmp_path)
-    for wrong, number in ((rows, 2), (several, 1), (several, 3), ([rows[0], several[1]], 1)):
-        with pytest.raises(RunError, match="is damaged at step"):
-            check_rows(wrong, number, tmp_path)
 
 
 def test_the_environment_names_machine_and_versions():

@@ -14,6 +14,7 @@ import numpy as np
 from gradless.engine import run as loop
 from gradless.engine.plan import Plan
 from gradless.engine.session import Listener, Session, precision_of
+from gradless.engine.stored import check_rows, check_same_run, checked_meta
 from gradless.kernels import algorithm_to_json
 from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, load_newest
 from gradless.types import Algorithm
@@ -55,20 +56,6 @@ def go_on_recording(
     session.rows = rows
     session.listeners.insert(0, recording)
     return recording
-
-
-def check_same_run(meta: dict[str, Any], of_run: dict[str, Any], session: Session) -> None:
-    """Refuse a checkpoint that was written under another problem or algorithm, even where the shapes agree."""
-    of_checkpoint = meta["settings"] if isinstance(meta.get("settings"), dict) else {}
-    for name in ("problem", "options", "algorithm"):
-        if of_checkpoint.get(name) != of_run.get(name):
-            raise RunError(
-                f"the checkpoint is of {name} {of_checkpoint.get(name)}, the run's settings say {of_run.get(name)}: "
-                "put the run's own checkpoint back"
-            )
-    numbers, expected = [chain["number"] for chain in meta["chains"]], [chain.index for chain in session.chains]
-    if numbers != expected:
-        raise RunError(f"the checkpoint is of chains {numbers}, the run's settings say {expected}")
 
 
 class Recording(Listener):
@@ -163,7 +150,9 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     with precision_of(session.dtype):
         for place, (chain, stored) in enumerate(zip(session.chains, meta["chains"], strict=True)):
             like = chain.expected_carry(session.points[place])
-            leaves = [_fitting(name, leaf, checkpoint.tensors, place) for name, leaf in _named(like)]
+            leaves = [
+                _fitting(name, leaf, checkpoint.tensors, place, len(session.chains)) for name, leaf in _named(like)
+            ]
             chain.carry = jax.tree.unflatten(jax.tree.structure(like), leaves)
             chain.t, chain.status = int(chain.carry.t), int(chain.carry.status)
             chain.growths, chain.stage_start = list(stored["growths"]), tuple(stored["stage_start"])
@@ -179,66 +168,6 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
         session.selection.events = list(meta["selections"])
 
 
-def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return what a checkpoint says beside its tensors; refuse what this program cannot have written."""
-    meta = checkpoint.meta
-    chains = meta.get("chains")
-    is_ours = (
-        isinstance(meta.get("prng"), str)
-        and isinstance(meta.get("seconds"), int | float)
-        and isinstance(chains, list)
-        and 0 < len(chains) == len(_counts(meta.get("accepted")))
-        and all(isinstance(chain, dict) and _is_chain(chain, checkpoint.step) for chain in chains)
-        and isinstance(meta.get("selections"), list)
-        and all(_is_selection(event, chains) for event in meta["selections"])
-    )
-    if not is_ours:
-        raise RunError(f"{checkpoint.path} is not of a run of gradless: its text is not what a session writes")
-    return meta
-
-
-def _is_chain(chain: dict[str, Any], step: int) -> bool:
-    began = chain.get("stage_start")
-    growths = chain.get("growths")
-    return (
-        len(_counts([chain.get(name) for name in ("number", "nonfinite", "last_record")])) == 3
-        and isinstance(began, list)
-        and len(began) == 4
-        and all(isinstance(value, int | float) for value in began)
-        and isinstance(growths, list)
-        and len(_counts(growths)) == len(growths)
-        and all(growth <= step for growth in growths)
-    )
-
-
-def _is_selection(event: Any, chains: list[dict[str, Any]]) -> bool:
-    if not isinstance(event, dict) or not _counts([event.get("step")]) or not isinstance(event.get("copied"), list):
-        return False
-    numbers = [chain["number"] for chain in chains]
-    return all(isinstance(pair, list) and len(pair) == 2 and set(pair) <= set(numbers) for pair in event["copied"])
-
-
-def _counts(values: Any) -> list[int]:
-    """Return the list if it is one of whole numbers of 0 or more, else an empty one."""
-    is_list = isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
-    return values if is_list else []
-
-
-def check_rows(rows: list[dict[str, Any]], num_chains: int, path: Path) -> None:
-    """Refuse records that are not all alike, or not numbers, one per chain."""
-    for row in rows:
-        values = [value for name, value in row.items() if name not in ("step", "seconds")]
-        fit = [_is_number(v) if num_chains == 1 else isinstance(v, list) and len(v) == num_chains for v in values]
-        numbers = [one for value in values for one in (value if isinstance(value, list) else [value])]
-        is_whole = row.keys() == rows[0].keys() and {"loss", "acceptance", "sigma", "is_frozen", "seconds"} < row.keys()
-        if not (is_whole and all(fit) and all(map(_is_number, [*numbers, row["seconds"]]))):
-            raise RunError(f"{path} is damaged at step {row['step']}: restore it from a copy")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
-
-
 def differing(states: list[Any], tensors: dict[str, Any]) -> str | None:
     """Return the name of the first tensor of a checkpoint that rebuilt states do not have bit for bit, or None.
 
@@ -246,18 +175,18 @@ def differing(states: list[Any], tensors: dict[str, Any]) -> str | None:
     """
     stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *states)
     for name, values in _named(stacked):
-        if name != "loss" and values.tobytes() != tensors[f"state.{name}"].tobytes():
+        stored = tensors.get(f"state.{name}")
+        if name != "loss" and (stored is None or values.tobytes() != stored.tobytes()):
             return name
     return None
 
 
-def _fitting(name: str, like: Any, tensors: dict[str, Any], place: int) -> jax.Array:
-    found = tensors.get(name)
-    if found is None or found.shape[1:] != like.shape or found.dtype != like.dtype:
-        is_there = "none" if found is None else f"{found.dtype} of shape {found.shape[1:]}"
+def _fitting(name: str, like: Any, tensors: dict[str, Any], place: int, num_chains: int) -> jax.Array:
+    found, shape = tensors.get(name), (num_chains, *like.shape)
+    if found is None or found.shape != shape or found.dtype != like.dtype:
+        is_there = "none" if found is None else f"{found.dtype} of shape {found.shape}"
         raise RunError(
-            f"the checkpoint does not fit the problem: {name} must be {like.dtype} of shape {like.shape}, "
-            f"it has {is_there}"
+            f"the checkpoint does not fit the problem: {name} must be {like.dtype} of shape {shape}, it has {is_there}"
         )
     return jnp.asarray(found[place])
 

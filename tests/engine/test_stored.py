@@ -1,0 +1,104 @@
+"""Whatever a stored run says is looked at before it is used."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import gradless as gl
+from gradless.engine.plan import Plan
+from gradless.engine.recording import snapshot
+from gradless.engine.stored import check_rows, check_same_run, checked_meta
+from gradless.engine.train import prepare
+from gradless.records import Checkpoint, RunError
+
+
+def quadratic(x):
+    return (x**2).sum()
+
+
+def session_of(begun=True, **plan):
+    algorithm = gl.amc(sigma=0.1, epsilon=0.1, n_s=3)
+    session = prepare(algorithm, quadratic, np.ones(2, np.float32), Plan(**{"steps": 12, **plan}))
+    if begun:
+        session.begin()
+        session.go()
+    return session
+
+
+@pytest.fixture(scope="module")
+def meta_once():
+    return snapshot(session_of())[1]
+
+
+@pytest.fixture
+def meta(meta_once):
+    return copy.deepcopy(meta_once)
+
+
+def test_a_checkpoint_of_other_chains_or_another_problem_is_refused(meta):
+    about = {"problem": "sine", "options": {"width": 3}, "algorithm": {"name": "amc"}}
+    check_same_run({"settings": about, **meta}, about, session_of(begun=False))
+    with pytest.raises(RunError, match=r"is of chains \[0\], the run's settings say \[0, 1\]"):
+        check_same_run({"settings": about, **meta}, about, session_of(begun=False, chains=(0, 1)))
+    for name in about:
+        with pytest.raises(RunError, match=f"the checkpoint is of {name} "):
+            check_same_run({"settings": about, **meta}, about | {name: "other"}, session_of(begun=False))
+
+
+def broken(path, value):
+    """A change of meta: `path` leads to what becomes `value`."""
+
+    def change(meta):
+        for part in path[:-1]:
+            meta = meta[part]
+        meta[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict.clear,
+        broken(["prng"], 3),
+        broken(["seconds"], "long"),
+        broken(["accepted"], [1, 2]),
+        broken(["accepted"], ["x"]),
+        broken(["accepted"], None),
+        broken(["chains"], []),
+        broken(["chains"], {}),
+        broken(["chains", 0], 5),
+        broken(["chains", 0, "number"], -1),
+        broken(["chains", 0, "growths"], None),
+        broken(["chains", 0, "growths"], [13]),
+        broken(["chains", 0, "growths"], ["x"]),
+        broken(["chains", 0, "stage_start"], [1, 2]),
+        broken(["chains", 0, "stage_start"], ["a", "b", "c", "d"]),
+        broken(["chains", 0, "last_record"], "x"),
+        broken(["chains", 0, "nonfinite"], None),
+        broken(["selections"], None),
+        broken(["selections"], [1]),
+        broken(["selections"], [{"step": 1, "copied": [[0, 9]]}]),
+        broken(["selections"], [{"step": "x", "copied": []}]),
+        broken(["selections"], [{"step": 1, "copied": [[0]]}]),
+        broken(["selections"], [{"step": 1, "copied": [[[], []]]}]),
+    ],
+)
+def test_text_that_no_session_wrote_is_refused(change, meta, tmp_path):
+    checkpoint = Checkpoint(12, {}, meta, tmp_path / "12.safetensors")
+    checked_meta(checkpoint)
+    change(checkpoint.meta)
+    with pytest.raises(RunError, match="its text is not what a session writes"):
+        checked_meta(checkpoint)
+
+
+def test_rows_must_be_alike_and_hold_one_number_per_chain(tmp_path):
+    rows = session_of().rows
+    check_rows(rows, 1, tmp_path)
+    check_rows([], 1, tmp_path)
+    several = session_of(chains=(0, 1)).rows
+    check_rows(several, 2, tmp_path)
+    for wrong, number in ((rows, 2), (several, 1), (several, 3), ([rows[0], several[1]], 1)):
+        with pytest.raises(RunError, match="is damaged at step"):
+            check_rows(wrong, number, tmp_path)
