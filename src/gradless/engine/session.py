@@ -85,21 +85,21 @@ class Session:
         self.accepted = [0] * len(self.chains)
 
     def go(self) -> None:
-        """Run to the end."""
-        with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
-            try:
+        """Run to the end; whatever ends it, the listeners are told when all chains are at rest."""
+        try:
+            with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
                 self._announce(self._collect(0.0, 0.0, 0), self._no_flags())
                 self.stopped_by = self._reason_to_stop()
                 while self.stopped_by is None:
                     self._round(pool)
                     self.stopped_by = self._reason_to_stop()
-            except KeyboardInterrupt:
-                self.stopped_by = "interrupt"
-                raise
-            finally:
-                self.stopped_by = self.stopped_by or "error"
-                for listener in self.listeners:
-                    listener.finished(self)
+        except KeyboardInterrupt:
+            self.stopped_by = "interrupt"
+            raise
+        finally:
+            self.stopped_by = self.stopped_by or "error"
+            for listener in self.listeners:
+                listener.finished(self)
 
     def _round(self, pool: ThreadPoolExecutor) -> None:
         """Take every chain to the next common step."""
@@ -165,11 +165,11 @@ class Session:
 
     def _announce(self, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         self.rows += rows
+        for listener in self.listeners:
+            listener.chunk_done(self, rows, flags)
         if not self.is_frozen_told and any(np.any(row["is_frozen"]) for row in rows):
             self.is_frozen_told = True
             self.report(FROZEN_WORDS)
-        for listener in self.listeners:
-            listener.chunk_done(self, rows, flags)
 
     def _reason_to_stop(self) -> str | None:
         ended = [chain.status for chain in self.chains if chain.status != run.GOING]
