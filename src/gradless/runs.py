@@ -11,6 +11,7 @@ import numpy as np
 
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
+from gradless.engine.flat import is_trainable
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
 from gradless.engine.recording import begin_recording, differing, go_on_recording, is_x64
 from gradless.engine.replay import Replay
@@ -294,7 +295,7 @@ def named_parameters(rebuilt: Rebuilt) -> dict[str, Any]:
     """Return the parameters of rebuilt nets by name, chain axis first when there are several."""
     flattening = rebuilt.session.work.program.objective.flattening
     with precision_of(rebuilt.session.dtype):
-        nets = [flattening.unflatten(state.x) for state in rebuilt.states]
-    stacked = nets[0] if len(nets) == 1 else jax.tree.map(lambda *leaves: np.stack(leaves), *nets)
-    leaves = jax.tree_util.tree_flatten_with_path(stacked)[0]
+        points = [np.asarray(state.x) for state in rebuilt.states]
+        nets = flattening.unflatten(points[0] if len(points) == 1 else np.stack(points))
+    leaves = [(path, leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(nets)[0] if is_trainable(leaf)]
     return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in leaves}

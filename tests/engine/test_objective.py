@@ -102,7 +102,7 @@ WRONG = [
 @pytest.mark.parametrize(("wrong", "has_data", "message"), WRONG)
 def test_a_loss_that_cannot_be_trained_is_refused_in_the_user_s_terms(wrong, has_data, message):
     with pytest.raises(ValueError, match=message):
-        check_loss(wrong, X, X if has_data else None, has_data)
+        check_loss(wrong, Flattening.of(X), X if has_data else None, has_data)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_loss_that_cannot_be_trained_is_refused_in_the_user_s_terms(wrong, has
     ],
 )
 def test_any_function_that_gives_a_number_is_a_loss(right, has_data):
-    check_loss(right, X, X if has_data else None, has_data)
+    check_loss(right, Flattening.of(X), X if has_data else None, has_data)
 
 
 @pytest.mark.parametrize(

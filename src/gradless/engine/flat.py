@@ -1,5 +1,6 @@
 """Any pytree of parameters as one flat vector x, as the paper writes it, and back."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,12 +75,24 @@ class Flattening:
         return jnp.concatenate([jnp.ravel(jnp.asarray(leaf)).astype(self.dtype) for leaf in leaves])
 
     def unflatten(self, x: jax.Array) -> Params:
-        """Return the pytree whose parameters are x."""
+        """Return the pytree whose parameters are x; leading axes of x, over chains, lead in every parameter."""
         ends = np.cumsum(self.sizes)
-        trained = iter(
-            x[end - size : end].reshape(shape).astype(dtype)
+        return self._join(
+            x[..., end - size : end].reshape(*x.shape[:-1], *shape).astype(dtype)
             for end, size, shape, dtype in zip(ends, self.sizes, self.shapes, self.dtypes, strict=True)
         )
+
+    def abstract(self) -> Params:
+        """Return the pytree with the shapes of its parameters in their place."""
+        shapes = zip(self.shapes, self.dtypes, strict=True)
+        return self._join(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes)
+
+    def some_x(self) -> jax.ShapeDtypeStruct:
+        """Return the shape of x."""
+        return jax.ShapeDtypeStruct((self.num_parameters,), self.dtype)
+
+    def _join(self, trained: Iterable[Any]) -> Params:
+        trained = iter(trained)
         leaves = [next(trained) if fixed is None else fixed.held for fixed in self.fixed]
         return jax.tree.unflatten(self.treedef, leaves)
 

@@ -49,9 +49,7 @@ class Objective:
 
     def _with_lambda(self, batch: Any) -> Evaluate:
         flattening = self.flattening
-        some_params = jax.eval_shape(
-            flattening.unflatten, jax.ShapeDtypeStruct((flattening.num_parameters,), flattening.dtype)
-        )
+        some_params = flattening.abstract()
         overrides = None if self.signal_norm is True else dict(self.signal_norm)  # type: ignore[arg-type]
         traced = trace_signal(self.loss.held, some_params, batch if self.has_data else None, overrides)
         terms = traced.data_terms(batch if self.has_data else None)
@@ -78,13 +76,13 @@ def call(function: Callable[..., Any], params: Any, batch: Any, has_data: bool) 
     return function(params, batch) if has_data else function(params)
 
 
-def check_loss(loss: Loss, params: Any, data: Any, has_data: bool) -> None:
+def check_loss(loss: Loss, flattening: Flattening, data: Any, has_data: bool) -> None:
     """Refuse, in the user's own terms, a loss that cannot be trained."""
     if not callable(loss):
         raise ValueError(f"loss must be a function, got {loss!r}")
     _check_arguments(loss, has_data)
     try:
-        value = jax.eval_shape(lambda p, d: call(loss, p, d, has_data), params, data)
+        value = jax.eval_shape(lambda x, d: call(loss, flattening.unflatten(x), d, has_data), flattening.some_x(), data)
     except NOT_TRACEABLE as error:
         raise ValueError(
             "loss must be written with jax.numpy so that it can be compiled; this one turns its parameters into "
@@ -98,11 +96,13 @@ def check_loss(loss: Loss, params: Any, data: Any, has_data: bool) -> None:
         raise ValueError(f"loss must return a floating-point number, got {value.dtype}: convert it with .astype(float)")
 
 
-def check_metrics(metrics: Callable[..., Any] | None, params: Any, test: Any) -> list[str]:
+def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, test: Any) -> list[str]:
     """Refuse metrics that are not a dict of numbers; return their names."""
     if metrics is None:
         return []
-    values = jax.eval_shape(lambda p, t: call(metrics, p, t, t is not None), params, test)
+    values = jax.eval_shape(
+        lambda x, t: call(metrics, flattening.unflatten(x), t, t is not None), flattening.some_x(), test
+    )
     if not isinstance(values, dict):
         raise ValueError(f"metrics must return a dict of numbers, got {type(values).__name__}")
     for name, value in values.items():

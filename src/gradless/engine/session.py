@@ -189,8 +189,7 @@ class Session:
         one = len(self.chains) == 1
         with precision_of(self.dtype):
             stacked = states[0] if one else jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *states)
-            unflatten = flattening.unflatten if one else jax.vmap(flattening.unflatten)
-            params = unflatten(stacked.x)
+            params = flattening.unflatten(stacked.x)
         if np.dtype(self.dtype) == np.float64 and not self.is_double:
             # Outside of its float64 mode JAX would cut these down to float32; NumPy keeps them whole.
             params, stacked = jax.tree.map(

@@ -115,8 +115,7 @@ def prepare(
     flattening = Flattening.of(points[0], plan.precision)
     with precision_of(flattening.dtype):
         data, test = (as_device(tree, flattening.dtype) for tree in (data, test))
-        some_params = flattening.unflatten(jnp.zeros(flattening.num_parameters, flattening.dtype))
-        check_loss(loss, some_params, data, data is not None)
+        check_loss(loss, flattening, data, data is not None)
         objective = Objective(
             ByIdentity(loss),
             flattening,
@@ -129,7 +128,7 @@ def prepare(
             plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
             ByIdentity(metrics),
             ByIdentity(None),
-            _metric_target(plan.target_metric, check_metrics(metrics, some_params, test)),
+            _metric_target(plan.target_metric, check_metrics(metrics, flattening, test)),
             plan.stop_when_frozen,
         )
         work = Work(
