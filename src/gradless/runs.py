@@ -296,6 +296,6 @@ def named_parameters(rebuilt: Rebuilt) -> dict[str, Any]:
     flattening = rebuilt.session.work.program.objective.flattening
     with precision_of(rebuilt.session.dtype):
         points = [np.asarray(state.x) for state in rebuilt.states]
-        nets = flattening.unflatten(points[0] if len(points) == 1 else np.stack(points))
+        nets = flattening.unflatten(jax.numpy.asarray(points[0] if len(points) == 1 else np.stack(points)))
     leaves = [(path, leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(nets)[0] if is_trainable(leaf)]
     return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in leaves}
