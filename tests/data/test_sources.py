@@ -190,7 +190,7 @@ def test_npm_is_asked_for_the_package_and_its_archive_is_read(tmp_path, monkeypa
     [
         ("sys.exit('npm error code ENOTFOUND')", "npm error code ENOTFOUND"),
         ("sys.exit(3)", "exit code 3"),
-        ("sys.exit('no http://me:secret@registry/x')", "^no http://registry/x$"),
+        ("sys.exit('no http://me:secret@store/x')", "^no http://store/x$"),
         ("pass", "npm left 0 archives instead of one"),
         ("time.sleep(60)", "npm did not finish within 1 s"),
     ],
