@@ -38,9 +38,15 @@ def numpy_loop() -> None:
     numpy_amc(NUMPY_STEPS)
 
 
-def compiled() -> None:
+def compiled(precision: str = "float64") -> None:
     """The same number of steps through gl.train, traces and all."""
-    gl.train(gl.amc(sigma=1e-3, epsilon=1e-2, n_s=20), rosenbrock, np.array([-2.0, 2.0]), steps=STEPS)
+    start = np.array([-2.0, 2.0])
+    gl.train(gl.amc(sigma=1e-3, epsilon=1e-2, n_s=20), rosenbrock, start, steps=STEPS, precision=precision)
+
+
+def compiled_single() -> None:
+    """The same in float32."""
+    compiled("float32")
 
 
 def chains() -> None:
@@ -49,6 +55,8 @@ def chains() -> None:
 
 
 if __name__ == "__main__":
-    seconds = interleaved({"NumPy": numpy_loop, "gl.train": compiled, "gl.train, 10 chains": chains})
+    seconds = interleaved(
+        {"NumPy": numpy_loop, "gl.train": compiled, "gl.train, float32": compiled_single, "gl.train, 10 chains": chains}
+    )
     seconds["NumPy"] = [value * STEPS / NUMPY_STEPS for value in seconds["NumPy"]]
-    tell("Rosenbrock, aMC, float64, per step of one chain", seconds, STEPS, "us", "NumPy")
+    tell("Rosenbrock, aMC, float64 unless said, per step of one chain", seconds, STEPS, "us", "NumPy")
