@@ -54,7 +54,7 @@ def command(
             try:
                 if not redraw:
                     place.mkdir(parents=True, exist_ok=True)
-                    figure.run(place, figure.SCALES[scale], Workshop(place, tell, deadline))
+                    figure.run(place, figure.SCALES[scale], Workshop(place, tell, deadline, common=folder))
                 figure.draw(place)
                 verdicts += figure.check(place, scale)
             except OutOfTime as error:

@@ -18,10 +18,6 @@ from gradless.runs import parse_batch, reopen, start_problem
 from gradless.types import Algorithm
 
 
-class OutOfTime(Exception):
-    """The time budget of a reproduction is used up; all runs are saved."""
-
-
 @dataclass(frozen=True)
 class Run:
     """A finished run: its records as arrays of shape (records,) or (records, chains), and its last state."""
@@ -37,6 +33,14 @@ class Run:
         return float(self.meta["seconds"])
 
 
+class OutOfTime(Exception):
+    """The time budget of a reproduction is used up; all runs are saved, the one that was stopped is `run`."""
+
+    def __init__(self, name: str, run: Run) -> None:
+        super().__init__(name)
+        self.run = run
+
+
 @dataclass
 class Workshop:
     """Trains named problems in sub-folders of a figure's folder, and resumes what was begun there."""
@@ -45,6 +49,7 @@ class Workshop:
     tell: Callable[[str], None]
     deadline: float = float("inf")  # on the clock of time.monotonic
     listeners: tuple[Listener, ...] = ()
+    common: Path | None = None  # the folder of all figures, for runs that several of them show; else `out`
 
     def train(
         self,
@@ -57,13 +62,16 @@ class Workshop:
         chains: int = 1,
         seed: int = 0,
         batch: str = "full",
+        is_shared: bool = False,
         **plan: Any,
     ) -> Run:
         """Return the run of that name: as stored if it is finished, else gone on with, else begun.
 
         `plan` takes the other settings of a Plan: precision, record_every, target_loss, stop_when_frozen, ...
+        A shared run is made once for all figures that ask for its name.
         """
-        path = self.out / "runs" / name
+        folder = (self.common or self.out) if is_shared else self.out
+        path = folder / "runs" / name
         made = make_problem(problem, options or {})
         settings = {"precision": made.precision, **plan}
         planned = Plan(
@@ -80,7 +88,7 @@ class Workshop:
             session.time_budget = session.seconds_before + max(self.deadline - time.monotonic(), 0.01)
             session.go()
             if session.stopped_by == "time":
-                raise OutOfTime(name)
+                raise OutOfTime(name, read_run(path))
             mark_finished(path)
         return read_run(path)
 
