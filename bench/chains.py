@@ -1,7 +1,5 @@
 """What many chains cost against one, and progressive batches against the full batch: python -m bench.chains"""
 
-import resource
-
 import numpy as np
 
 import gradless as gl
@@ -59,11 +57,8 @@ if __name__ == "__main__":
     mnist, deep = make_problem("mnist", {}), make_problem("step", {"depth": 64})
     amc = gl.amc(sigma=1e-2, epsilon=1e-2, n_s=100, signal_norm=True)
     race("step, depth 64, float64", deep, amc, amc, 10, 200, "float64")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sweep = gl.metropolis(sigma=np.geomspace(1e-4, 1e-1, 30))
     race("MNIST, full batch, MC of 30 different sigma", mnist, gl.metropolis(sigma=2e-3), sweep, 30, 4, "float32")
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"  peak memory grew by {(after - before) / 1024:.0f} MiB; the data set is 188 MB, 30 vectors of x 1.6 MB")
     print("MNIST to 90% test accuracy, aMC with signal norm")
     for batch in ("progressive:500", "full"):
         to_target(batch)
