@@ -33,20 +33,29 @@ def report_to(console: Console, is_json: bool) -> Callable[[str], None]:
     return lambda words: console.print(words, style="yellow")
 
 
-class Pace:
-    """Steps per second over the last moments."""
+class Recent:
+    """Steps per second, and the share of them each chain accepted, over the last moments."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[float, int]] = []
+        self.moments: list[tuple[float, int, np.ndarray]] = []  # time, step, and what was accepted up to there
 
-    def update(self, t: int) -> float:
-        """Return the pace now that step t is done."""
-        self.seen = [*self.seen[-9:], (time.monotonic(), t)]
-        (before, t_before), (now, t_now) = self.seen[0], self.seen[-1]
-        return (t_now - t_before) / (now - before) if now > before else 0.0
+    def update(self, t: int, flags: np.ndarray) -> None:
+        """Take note that step t is done."""
+        self.moments = [*self.moments[-9:], (time.monotonic(), t, flags.sum(axis=1))]
+
+    @property
+    def pace(self) -> float:
+        """Steps per second."""
+        (before, t_before, _), (now, t, _) = self.moments[0], self.moments[-1]
+        return (t - t_before) / (now - before) if now > before else 0.0
+
+    def acceptance(self, chain: int) -> float:
+        """Accepted steps of a chain, as a share; not a number before its first step."""
+        steps = self.moments[-1][1] - self.moments[0][1]
+        return sum(int(accepted[chain]) for _, _, accepted in self.moments[1:]) / steps if steps else math.nan
 
 
-def describe(session: Session, pace: float) -> str:
+def describe(session: Session, recent: Recent) -> str:
     """Return the present numbers of a run in one line; of several chains the best."""
     row = session.rows[-1]
     losses = [float(chain.carry.state.loss) for chain in session.chains if chain.carry is not None]
@@ -65,10 +74,12 @@ def describe(session: Session, pace: float) -> str:
     )
     words = [f"U {losses[best]:.5g}"]
     words += [f"{name} {np.ravel(value)[best]:.4g}" for name, value in row.items() if name not in known]
-    for name, short in (("acceptance", "A"), ("sigma", "σ")):
-        value = float(np.ravel(row[name])[best])
-        words += [] if math.isnan(value) else [f"{short} {value:.3g}"]
-    return "  ".join([*words, f"{pace:,.0f} steps/s" if pace >= 10 else f"{pace:.2g} steps/s"])
+    sigma = float(np.ravel(row["sigma"])[best])
+    if not math.isnan(sigma):  # a gradient has neither
+        acceptance = recent.acceptance(best)
+        words += [] if math.isnan(acceptance) else [f"A {acceptance:.3g}"]
+        words += [f"σ {sigma:.3g}"]
+    return "  ".join([*words, f"{recent.pace:,.0f} steps/s" if recent.pace >= 10 else f"{recent.pace:.2g} steps/s"])
 
 
 class LiveLine(Listener):
@@ -85,7 +96,7 @@ class LiveLine(Listener):
             refresh_per_second=4,
         )
         self.task: Any = None
-        self.pace = Pace()
+        self.recent = Recent()
 
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         """Draw the line again."""
@@ -93,7 +104,8 @@ class LiveLine(Listener):
             self.progress.start()
             total = session.steps if session.steps < LARGEST else None
             self.task = self.progress.add_task("compiling", total=total, numbers="")
-        numbers = describe(session, self.pace.update(session.t))
+        self.recent.update(session.t, flags)
+        numbers = describe(session, self.recent)
         words = f"step {session.t:,}" if session.t or flags.size else "compiling"
         self.progress.update(self.task, description=words, completed=session.t, numbers=numbers)
 
@@ -106,15 +118,15 @@ class PlainLines(Listener):
     """A line every few seconds, for logs."""
 
     def __init__(self, console: Console):
-        self.console, self.pace, self.last = console, Pace(), -math.inf
+        self.console, self.recent, self.last = console, Recent(), -math.inf
 
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         """Print a line when it is time."""
-        pace = self.pace.update(session.t)
+        self.recent.update(session.t, flags)
         if time.monotonic() - self.last >= PLAIN_SECONDS:
             self.last = time.monotonic()
             total = f" of {session.steps:,}" if session.steps < LARGEST else ""
-            self.console.print(f"step {session.t:,}{total}  {describe(session, pace)}")
+            self.console.print(f"step {session.t:,}{total}  {describe(session, self.recent)}")
 
 
 class JsonLines(Listener):
