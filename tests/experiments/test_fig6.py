@@ -5,41 +5,43 @@ import pytest
 
 from gradless.experiments import fig6
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
-from gradless.experiments.workshop import OutOfTime, Workshop
+from gradless.experiments.fig6.settings import DEPTHS, PAPER_STEPS, plan
+from gradless.experiments.fig6.survival import induction_times, log_rank, p_value
+from gradless.experiments.workshop import Stopped, Workshop
 
 
 def test_log_rank_by_hand():
     # Events at 1 and 3 in the first group, 2 and 4 in the second: of 4, 3, 2, 1 waiting runs 2, 1, 1, 0 are of the
     # first group. E = 1/2 + 1/3 + 1/2 + 0, V = 1/4 + 2/9 + 1/4 + 0.
     times, is_first = np.array([1.0, 3.0, 2.0, 4.0]), np.array([True, True, False, False])
-    observed, expected, variance = fig6.log_rank(times, np.ones(4, bool), is_first)
+    observed, expected, variance = log_rank(times, np.ones(4, bool), is_first)
     np.testing.assert_allclose([observed, expected, variance], [2, 4 / 3, 13 / 18], rtol=1e-14)
     # The square of 2/3 over 13/18 is 8/13, and a chi-squared of one degree exceeds that with probability 0.4328.
-    assert fig6._p(np.array([observed, expected, variance])) == pytest.approx(0.4328, abs=1e-4)
+    assert p_value(np.array([observed, expected, variance])) == pytest.approx(0.4328, abs=1e-4)
 
 
 def test_log_rank_with_ties_and_censoring():
     # Two events at time 1 among five waiting, three of them of the first group; the rest is never seen to train:
     # E = 2 * 3/5, V = 2 * 3/5 * 2/5 * (5 - 2)/(5 - 1).
     times, is_event = np.array([1.0, 9.0, 9.0, 1.0, 9.0]), np.array([True, False, False, True, False])
-    parts = fig6.log_rank(times, is_event, np.arange(5) < 3)
+    parts = log_rank(times, is_event, np.arange(5) < 3)
     np.testing.assert_allclose(parts, [1, 1.2, 0.36], rtol=1e-14)
 
 
 def test_without_events_nothing_is_shown():
-    parts = fig6.log_rank(np.array([5.0, 5.0]), np.zeros(2, bool), np.array([True, False]))
+    parts = log_rank(np.array([5.0, 5.0]), np.zeros(2, bool), np.array([True, False]))
     assert parts == (0, 0, 0)
-    assert fig6._p(np.array(parts)) == 1
+    assert p_value(np.array(parts)) == 1
 
 
 def test_a_frozen_run_waits_to_the_end():
     rows = [line("aMC on", 16, "frozen", 700), line("aMC on", 16, "untrained", 1000), line("aMC on", 16, 30, 40)]
-    times, seen = fig6.induction_times(rows)
+    times, seen = induction_times(rows)
     np.testing.assert_array_equal(times, [1000, 1000, 30])
     np.testing.assert_array_equal(seen, [False, False, True])
 
 
-def line(kind, depth, end, steps=fig6.PAPER_STEPS, chain=0, help_=""):
+def line(kind, depth, end, steps=PAPER_STEPS, chain=0, help_=""):
     """A row of runs.csv; `end` is a word, or the step at which the run trained."""
     is_trained = not isinstance(end, str)
     return {
@@ -57,12 +59,12 @@ def line(kind, depth, end, steps=fig6.PAPER_STEPS, chain=0, help_=""):
     }
 
 
-def paper_rows(adam_to=32, steps=fig6.PAPER_STEPS, num_helped=6):
+def paper_rows(adam_to=32, steps=PAPER_STEPS, num_helped=6):
     """What the paper says, as ten runs of everything."""
     deepest = {"GD": 4, "aMC off": 4, "Adam": adam_to, "aMC on": 128}
     rows = []
     for chain in range(10):
-        for depth in fig6.DEPTHS:
+        for depth in DEPTHS:
             for kind, limit in deepest.items():
                 # Adam nucleates ten times later than aMC, and both later in deeper nets.
                 end = (depth + chain) * (1000 if kind == "Adam" else 100) if depth <= limit else "untrained"
@@ -130,7 +132,7 @@ def test_other_results_fail(tmp_path, rows, outputs, claims):
 
 def test_equal_rates_fail(tmp_path):
     rows = [row for row in paper_rows() if row["kind"] != "Adam" or row["help"]]
-    rows += [{**row, "kind": "Adam"} for row in rows if row["kind"] == "aMC on" and row["depth"] in fig6.DEPTHS]
+    rows += [{**row, "kind": "Adam"} for row in rows if row["kind"] == "aMC on" and row["depth"] in DEPTHS]
     assert failing(judged(tmp_path, rows, paper_outputs())) == ["F6a", "F6c"]
 
 
@@ -152,7 +154,7 @@ def test_smoke_scale_runs_and_redraws(tmp_path):
     scale = fig6.SCALES["smoke"]
     fig6.run(tmp_path, scale, Workshop(tmp_path, lambda words: None))
     rows = read_table(tmp_path / "runs.csv")
-    assert len(rows) == len(list(fig6.plan(scale))) == 5
+    assert len(rows) == len(list(plan(scale))) == 5
     assert all(row["steps"] == scale.steps and 0 < row["loss"] < 0.1 for row in rows)
     # The outputs are those of the net whose loss is stored: their mean square error is that loss again, up to rounding.
     mine = [row for row in read_table(tmp_path / "outputs.csv") if (row["kind"], row["depth"]) == ("aMC on", 4)]
@@ -169,8 +171,8 @@ def test_smoke_scale_runs_and_redraws(tmp_path):
 
 
 def test_what_there_is_so_far_is_saved_when_time_runs_out(tmp_path):
-    with pytest.raises(OutOfTime):
+    with pytest.raises(Stopped):
         fig6.run(tmp_path, fig6.SCALES["paper"], Workshop(tmp_path, lambda words: None, deadline=0.0))
     (first, *_rest) = read_table(tmp_path / "runs.csv")
-    assert (first["kind"], first["depth"], first["end"]) == ("GD", 2, "untrained")
+    assert (first["kind"], first["depth"], first["end"]) == ("aMC on", 2, "untrained")
     assert {verdict.outcome for verdict in fig6.check(tmp_path, "paper")} == {NOT_DECIDED}

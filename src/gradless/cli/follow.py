@@ -6,7 +6,7 @@ import shlex
 import signal
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import click
 from rich.console import Console
@@ -67,10 +67,16 @@ def working(console: Console, words: str, is_silent: bool) -> contextlib.Abstrac
     return contextlib.nullcontext() if is_silent or not console.is_terminal else console.status(words)
 
 
+class Stoppable(Protocol):
+    """What can be asked to stop, by the name of a signal."""
+
+    stop_requested: str | None
+
+
 class stopping_cleanly:
     """While this lasts SIGINT and SIGTERM end the run after the present chunk, and a second SIGINT at once."""
 
-    def __init__(self, session: Session):
+    def __init__(self, session: Stoppable):
         self.session = session
         self.before: dict[int, Any] = {}
 

@@ -117,13 +117,14 @@ class LiveLine(Listener):
 class PlainLines(Listener):
     """A line every few seconds, for logs."""
 
-    def __init__(self, console: Console):
-        self.console, self.recent, self.last = console, Recent(), -math.inf
+    def __init__(self, console: Console, seconds: float = PLAIN_SECONDS):
+        self.console, self.seconds, self.recent = console, seconds, Recent()
+        self.last = -math.inf
 
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         """Print a line when it is time."""
         self.recent.update(session.t, flags)
-        if time.monotonic() - self.last >= PLAIN_SECONDS:
+        if time.monotonic() - self.last >= self.seconds:
             self.last = time.monotonic()
             total = f" of {session.steps:,}" if session.steps < LARGEST else ""
             self.console.print(f"step {session.t:,}{total}  {describe(session, self.recent)}")

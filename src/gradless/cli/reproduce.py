@@ -3,19 +3,24 @@
 import importlib
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.flags import Duration
-from gradless.cli.follow import use_double_precision_where_asked
+from gradless.cli.follow import EXIT_CODES, stopping_cleanly, use_double_precision_where_asked
+from gradless.cli.progress import LiveLine, PlainLines
+from gradless.engine.session import Listener
 from gradless.experiments import FIGURES, SCALES, module_of
 from gradless.experiments.claims import FAIL, PASS, Verdict
+from gradless.experiments.page import write_page
 
 STYLES = {PASS: "green", FAIL: "bold red"}
+LOG_SECONDS = 60.0  # between lines of progress where there is no terminal
 
 
 @click.command()
@@ -34,47 +39,72 @@ def command(
     goes on where it was with the same command.
     """
     use_double_precision_where_asked()
-    from gradless.experiments.page import write_page
-    from gradless.experiments.workshop import OutOfTime, Workshop
-
-    console = Console()
+    console = plain_console()
     with one_line():
         chosen = [name.upper() for name in figures] or list(FIGURES)
         for name in chosen:
             if name not in FIGURES:
                 raise ValueError(f"figures must be among {', '.join(FIGURES)}, got {name!r}")
         folder = Path(out or f"reproduction/{scale}")
-        deadline = time.monotonic() + budget if budget else float("inf")
-        tell = (lambda words: None) if quiet else (lambda words: console.print(words, highlight=False, soft_wrap=True))
-        verdicts: list[Verdict] = []
-        for name in chosen:
-            figure = importlib.import_module(module_of(name))
-            place = folder / name
-            tell(f"{name}  {figure.TITLE}  (about {figure.SCALES[scale].budget} on 2 cores)")
-            try:
-                if not redraw:
-                    place.mkdir(parents=True, exist_ok=True)
-                    figure.run(place, figure.SCALES[scale], Workshop(place, tell, deadline, common=folder))
-                figure.draw(place)
-                verdicts += figure.check(place, scale)
-            except OutOfTime as error:
-                console.print(f"time is up in {name} ({error}); go on with the same command", highlight=False)
-                break
-            except FileNotFoundError as error:
-                raise ValueError(
-                    f"{name} has no saved data in {place} ({error.filename}): run it without --redraw"
-                ) from error
+        verdicts, stopped_by = go_through(console, folder, chosen, scale, redraw, budget, quiet)
         page = write_page(folder, scale, chosen, verdicts)
     show(console, verdicts)
-    console.print(f"page {page}", highlight=False, soft_wrap=True)
+    console.print(f"page {page}")
+    if stopped_by in EXIT_CODES:
+        raise SystemExit(EXIT_CODES[stopped_by])
     if any(verdict.outcome == FAIL for verdict in verdicts):
         raise SystemExit(1)
+
+
+def go_through(
+    console: Console, folder: Path, chosen: list[str], scale: str, redraw: bool, budget: float | None, is_quiet: bool
+) -> tuple[list[Verdict], str]:
+    """Run, draw and judge one figure after the other; return the verdicts and, if so, what stopped it."""
+    from gradless.experiments.workshop import Halt, Stopped, Workshop
+
+    deadline = time.monotonic() + budget if budget else float("inf")
+    halt = Halt()
+
+    def tell(words: str) -> None:
+        if not is_quiet:
+            console.print(words)
+
+    def follow() -> Listener:
+        if is_quiet:
+            return Listener()
+        return LiveLine(console) if console.is_terminal else PlainLines(console, LOG_SECONDS)
+
+    verdicts: list[Verdict] = []
+    for name in chosen:
+        figure = importlib.import_module(module_of(name))
+        place = folder / name
+        tell(f"{name}  {figure.TITLE}  (about {figure.SCALES[scale].budget} on 2 cores)")
+        stopped: Stopped | None = None
+        if not redraw:
+            place.mkdir(parents=True, exist_ok=True)
+            try:
+                with stopping_cleanly(halt):
+                    figure.run(place, figure.SCALES[scale], Workshop(place, tell, deadline, folder, halt, follow))
+            except Stopped as error:
+                stopped = error
+        try:  # a figure that was stopped shows what it has
+            figure.draw(place)
+            verdicts += figure.check(place, scale)
+        except FileNotFoundError as error:
+            if not stopped:
+                words = f"{name} has no saved data in {place} ({error.filename}): run it without --redraw"
+                raise ValueError(words) from error
+        if stopped:
+            reason = "time is up" if stopped.by == "time" else f"stopped by {stopped.by}"
+            console.print(f"{reason} in {name} ({stopped}); go on with the same command")
+            return verdicts, stopped.by
+    return verdicts, ""
 
 
 def show(console: Console, verdicts: list[Verdict]) -> None:
     """Print one line per claim."""
     table = Table("claim", "says", "measured", "rule", "verdict", box=None, padding=(0, 2, 0, 0))
     for verdict in verdicts:
-        style: Any = STYLES.get(verdict.outcome, "yellow")
-        table.add_row(verdict.claim, verdict.says, verdict.measured, verdict.rule, f"[{style}]{verdict.outcome}")
-    console.print(table, highlight=False)
+        outcome = Text(verdict.outcome, STYLES.get(verdict.outcome, "yellow"))
+        table.add_row(verdict.claim, verdict.says, verdict.measured, verdict.rule, outcome)
+    console.print(table, soft_wrap=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
-from gradless.experiments.workshop import OutOfTime, Run, Workshop
+from gradless.experiments.workshop import Run, Stopped, Workshop
 from gradless.kernels import GradientDescent, Metropolis
 from gradless.plots import COLOURS, DASHES, new_figure, save
 from gradless.types import Algorithm
@@ -117,7 +117,7 @@ def saved_curve(out: Path, rows: list[dict[str, Any]], name: str) -> Iterator[Ca
 
     try:
         yield add
-    except OutOfTime as stop:
+    except Stopped as stop:
         add(stop.run)
         raise
 
@@ -168,14 +168,22 @@ def draw_curve(
 def finish_panels(loss_axis: Any, accuracy_axis: Any, x: str, letter: str) -> None:
     """Name the axes of a panel of losses and one of accuracies."""
     loss_axis.set(xlabel=x, ylabel="training loss U", xscale="log", title=f"{letter} loss".strip())
-    losses = np.concatenate([line.get_ydata() for line in loss_axis.lines])  # there is one curve at least
-    if losses.max() > 3 * losses.min() > 0:
+    losses = [loss for line in loss_axis.lines for loss in line.get_ydata()]
+    if losses and max(losses) > 3 * min(losses) > 0:
         loss_axis.set_yscale("log")
     accuracy_axis.set(xlabel=x, ylabel="test accuracy C (%)", xscale="log", title=f"{letter} accuracy".strip())
     accuracy_axis.set_ylim(0, 100)
     for axis in (loss_axis, accuracy_axis):
-        axis.grid(alpha=0.25, linewidth=0.5)
+        name_curves(axis)
+
+
+def name_curves(axis: Any) -> None:
+    """Add grid and legend; where nothing has been run yet, say so."""
+    axis.grid(alpha=0.25, linewidth=0.5)
+    if axis.lines:
         axis.legend(frameon=False)
+    else:
+        axis.text(0.5, 0.5, "not run yet", transform=axis.transAxes, ha="center", color="#777777")
 
 
 def _draw_sweep(axis: Any, rows: list[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from gradless.experiments.fig1 import (
     finish_panels,
     lacking,
     last,
+    name_curves,
     not_run,
     records,
     saved_curve,
@@ -86,8 +87,7 @@ def draw(out: Path) -> list[Path]:
     finish_panels(axes[2], axes[3], "epoch n", "(b)")
     for axis, words in ((axes[4], "samples seen"), (axes[5], "time (s)")):
         axis.set(xlabel=words, ylabel="test accuracy C (%)", xscale="log", title=f"(b) against {words}", ylim=(0, 100))
-        axis.grid(alpha=0.25, linewidth=0.5)
-        axis.legend(frameon=False)
+        name_curves(axis)
     return [save(figure, out / "fig7")]
 
 

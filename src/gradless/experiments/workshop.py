@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,23 @@ class Run:
         return float(self.meta["seconds"])
 
 
-class OutOfTime(Exception):
-    """The time budget of a reproduction is used up; all runs are saved, the one that was stopped is `run`."""
+class Stopped(Exception):
+    """A reproduction has been stopped by its time budget or a signal; all runs are saved, the last one is `run`."""
 
-    def __init__(self, name: str, run: Run) -> None:
+    def __init__(self, name: str, run: Run, by: str) -> None:
         super().__init__(name)
-        self.run = run
+        self.run, self.by = run, by
+
+
+@dataclass
+class Halt(Listener):
+    """Passes a request to stop, made at any time, on to whichever run is going."""
+
+    stop_requested: str | None = None  # the name of a signal
+
+    def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
+        """Hand the request over."""
+        session.stop_requested = self.stop_requested or session.stop_requested
 
 
 @dataclass
@@ -48,8 +59,9 @@ class Workshop:
     out: Path
     tell: Callable[[str], None]
     deadline: float = float("inf")  # on the clock of time.monotonic
-    listeners: tuple[Listener, ...] = ()
     common: Path | None = None  # the folder of all figures, for runs that several of them show; else `out`
+    halt: Halt = field(default_factory=Halt)
+    follow: Callable[[], Listener] = Listener  # makes who shows the progress of a run
 
     def train(
         self,
@@ -87,19 +99,18 @@ class Workshop:
             session = self._session(path, made, algorithm, planned, {"problem": problem, "options": options or {}})
             session.time_budget = session.seconds_before + max(self.deadline - time.monotonic(), 0.01)
             session.go()
-            if session.stopped_by == "time":
-                raise OutOfTime(name, read_run(path))
+            if session.stopped_by == "time" or self.halt.stop_requested:
+                raise Stopped(name, read_run(path), self.halt.stop_requested or "time")
             mark_finished(path)
         return read_run(path)
 
     def _session(self, path: Path, made: Any, algorithm: Algorithm, plan: Plan, about: dict[str, Any]) -> Session:
+        listeners = [self.follow(), self.halt]
         if has_checkpoint(path):
-            return reopen(path, problem=made, algorithm=algorithm, listeners=list(self.listeners), report=self.tell)
+            return reopen(path, problem=made, algorithm=algorithm, listeners=listeners, report=self.tell)
         if path.exists():  # it was stopped before its first checkpoint: nothing is lost
             shutil.rmtree(path)
-        return start_problem(
-            made, algorithm, plan, run=path, about=about, listeners=list(self.listeners), report=self.tell
-        )
+        return start_problem(made, algorithm, plan, run=path, about=about, listeners=listeners, report=self.tell)
 
 
 def is_finished(path: Path) -> bool:

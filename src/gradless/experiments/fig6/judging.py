@@ -1,0 +1,173 @@
+"""The verdicts on Fig. 6, from its tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradless.experiments.claims import Verdict, column, judge, read_table
+from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KAIMING, KINDS, LABELS, MIN_RUNS, PAPER_STEPS
+from gradless.experiments.fig6.survival import induction_times, log_rank, p_value
+
+
+def check(out: Path, scale: str) -> list[Verdict]:
+    """Judge the claims; that a net trains is known as soon as it does, that it does not only after 1e6 epochs."""
+    rows = read_table(out / "runs.csv")
+    outputs = read_table(out / "outputs.csv") if (out / "outputs.csv").exists() else []
+    plain = [row for row in rows if not row["help"]]
+    is_real = scale != "smoke"
+    verdicts = [
+        _judge_depths(plain, "GD", 4, is_real),
+        _judge_depths(plain, "aMC off", 4, is_real),
+        _judge_depths(plain, "Adam", 32, is_real),
+        _judge_depths(plain, "aMC on", 128, is_real),
+        _judge_outputs(outputs, plain, is_real),
+        _judge_rates(plain, is_real),
+        _judge_waiting(plain, is_real),
+        _judge_deepest(plain, is_real),
+    ]
+    helped = [row for row in rows if row["help"]]
+    verdicts.append(_judge_helped(helped, "Adam", (64,), is_real))
+    verdicts.append(_judge_helped(helped, "aMC off", DEPTHS, is_real))
+    return verdicts
+
+
+def _is_final(row: dict[str, Any]) -> bool:
+    return row["end"] in ("trained", "frozen") or row["steps"] >= PAPER_STEPS
+
+
+def _trained(rows: Sequence[dict[str, Any]]) -> int:
+    return sum(row["end"] == "trained" for row in rows)
+
+
+def _judge_depths(rows: list[dict[str, Any]], kind: str, deepest: int, is_real: bool) -> Verdict:
+    groups = {d: [row for row in rows if row["kind"] == kind and row["depth"] == d] for d in DEPTHS}
+    trains = {d: _trained(group) > 0 for d, group in groups.items()}
+    wanted = {d: d <= deepest for d in DEPTHS}
+    known = {d: trains[d] or (len(group) >= MIN_RUNS and all(map(_is_final, group))) for d, group in groups.items()}
+    is_refuted = any(known[d] and trains[d] != wanted[d] for d in DEPTHS)
+    counts = ", ".join(f"{_trained(group)}/{len(group)} at {d}" for d, group in groups.items() if group)
+    return judge(
+        "F6a",
+        f"{LABELS[kind]} trains to depth {deepest}" + (", no deeper" if deepest < DEPTHS[-1] else ""),
+        counts or "no runs",
+        "best run has U < 0.01 within 1e6 epochs at these depths" + (" only" if deepest < DEPTHS[-1] else ""),
+        holds=trains == wanted,
+        is_decided=is_real and (is_refuted or all(known.values())),
+        differs=KAIMING,
+    )
+
+
+def _judge_outputs(outputs: list[dict[str, Any]], rows: list[dict[str, Any]], is_real: bool) -> Verdict:
+    depths = sorted(set(column(outputs, "depth"))) if outputs else []
+    shapes = {(row["kind"], row["depth"]): (0.0, 0.0) for row in outputs}
+    for kind, depth in shapes:
+        mine = [row for row in outputs if (row["kind"], row["depth"]) == (kind, depth)]
+        says, theta = column(mine, "output"), column(mine, "theta")
+        shapes[kind, depth] = float(np.max(np.abs(np.diff(says) / np.diff(theta)))), float(np.ptp(says))
+    words = [f"{k} d={d:g}: slope {slope:.3g}, range {span:.2g}" for (k, d), (slope, span) in sorted(shapes.items())]
+    holds = is_whole = False
+    if len(depths) == 2 and len(shapes) == 2 * len(KINDS):
+        low, high = depths
+        gentle = 2 * shapes["GD", low][0]
+        holds = min(shapes["Adam", low][0], shapes["aMC on", low][0]) > gentle
+        holds &= shapes["aMC on", high][1] > 0.4 and all(shapes[k, high][1] < 0.1 for k in ("GD", "Adam", "aMC off"))
+        is_whole = high >= 64 and all(_is_final(row) and row["is_over"] for row in rows if row["depth"] in depths)
+    return judge(
+        "F6b",
+        "Adam and aMC are sharp, GD smooth; the deep net is learnt by aMC with signal norm only",
+        "; ".join(words) or "no outputs",
+        "steepest slope > 2 x GD's; deep: output range > 0.4 for aMC on, < 0.1 for the others (target 0.5)",
+        holds=holds,
+        is_decided=is_real and is_whole,
+        differs="the paper shows a picture; the numbers are ours",
+    )
+
+
+def _pairs(rows: list[dict[str, Any]]) -> dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+    both = {
+        depth: tuple(
+            [row for row in rows if (row["kind"], row["depth"]) == (kind, depth)] for kind in ("aMC on", "Adam")
+        )
+        for depth in DEEPER
+    }
+    return {depth: (one, other) for depth, (one, other) in both.items() if one and other}
+
+
+def _judge_rates(rows: list[dict[str, Any]], is_real: bool) -> Verdict:
+    """Compare rates of nucleation, each depth a stratum: the sums of O - E and of V over the depths."""
+    sums, words = np.zeros(3), []
+    pairs = _pairs(rows)
+    for depth, (amc, adam) in pairs.items():
+        together = [induction_times(amc), induction_times(adam)]
+        times, seen = (np.concatenate(part) for part in zip(*together, strict=True))
+        parts = np.asarray(log_rank(times, seen, np.arange(len(times)) < len(amc)))
+        sums += parts
+        words.append(
+            f"d={depth}: aMC {_trained(amc)}/{len(amc)}, Adam {_trained(adam)}/{len(adam)}, p={p_value(parts):.2g}"
+        )
+    return judge(
+        "F6c",
+        "nets nucleate at a higher rate by aMC than by Adam",
+        "; ".join(words) + f"; all: O={sums[0]:.3g}, E={sums[1]:.3g}, p={p_value(sums):.2g}",
+        "log-rank test, stratified by depth: more events than expected for aMC, p < 0.05",
+        holds=bool(sums[0] > sums[1] and p_value(sums) < 0.05),
+        is_decided=is_real and _is_complete(pairs),
+        differs="runs of both initialisations; a frozen run counts as waiting to the end",
+    )
+
+
+def _is_complete(pairs: dict[int, Any]) -> bool:
+    groups = [group for pair in pairs.values() for group in pair]
+    return len(pairs) == len(DEEPER) and all(len(g) >= MIN_RUNS and all(map(_is_final, g)) for g in groups)
+
+
+def _judge_waiting(rows: list[dict[str, Any]], is_real: bool) -> Verdict:
+    pairs = _pairs(rows)
+    means = {d: [float(np.mean(induction_times(group)[0])) for group in pair] for d, pair in pairs.items()}
+    words = [f"d={depth}: aMC {amc:,.0f}, Adam {adam:,.0f}" for depth, (amc, adam) in means.items()]
+    first, last = (means.get(depth, [np.nan, np.nan]) for depth in (DEEPER[0], DEEPER[-1]))
+    return judge(
+        "F6c",
+        "induction times grow with depth",
+        "; ".join(words) or "no runs",
+        f"mean induction time, cut at the runs' end, is longer at depth {DEEPER[-1]} than at {DEEPER[0]} for both",
+        holds=all(b > a for a, b in zip(first, last, strict=True)),
+        is_decided=is_real and _is_complete(pairs),
+    )
+
+
+def _judge_deepest(rows: list[dict[str, Any]], is_real: bool) -> Verdict:
+    mine = [row for row in rows if row["depth"] == 256]
+    trained = _trained(mine)
+    return judge(
+        "F6d",
+        "aMC with signal norm trains at depth 256",
+        f"{trained} of {len(mine)} trained, best U {min((row['loss'] for row in mine), default=np.nan):.3g}",
+        "at least 1 of 10",
+        holds=trained > 0,
+        is_decided=is_real and (trained > 0 or (len(mine) >= 10 and all(map(_is_final, mine)))),
+        differs=KAIMING,
+    )
+
+
+def _judge_helped(rows: list[dict[str, Any]], kind: str, depths: Sequence[int], is_real: bool) -> Verdict:
+    groups = {
+        (help_, depth): [row for row in rows if (row["kind"], row["help"], row["depth"]) == (kind, help_, depth)]
+        for help_ in ("skip", "layer_norm")
+        for depth in depths
+    }
+    enough = [2 * _trained(group) >= len(group) for group in groups.values()]
+    is_whole = all(len(group) >= 10 and all(map(_is_final, group)) for group in groups.values())
+    words = [f"{help_} d={d}: {_trained(group)}/{len(group)}" for (help_, d), group in groups.items() if group]
+    where = "depth 64" if len(depths) == 1 else "all depths"
+    return judge(
+        "F6e",
+        f"{LABELS[kind]} trains at {where} with skip connections or layer norm",
+        "; ".join(words) or "no runs",
+        "at least 5 of 10 for each of the two",
+        holds=all(enough),
+        is_decided=is_real and is_whole,
+        differs=KAIMING,
+    )

@@ -1,0 +1,78 @@
+"""`gradless reproduce`: data, pictures, a page and a table of verdicts; stopped, it goes on with the same command."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from gradless.cli import main
+from gradless.experiments import fig3
+from gradless.experiments.claims import FAIL, judge
+
+
+def reproduce(*arguments, code=0):
+    outcome = CliRunner().invoke(main, ["reproduce", *map(str, arguments)])
+    assert outcome.exit_code == code, outcome.output
+    return outcome.output
+
+
+def test_one_command_leaves_data_pictures_verdicts_and_a_page(tmp_path):
+    words = reproduce("F3", "e2", "--scale", "smoke", "-o", tmp_path)
+    assert "F3a" in words
+    assert "E2" in words
+    assert {path.suffix for path in (tmp_path / "F3").iterdir()} >= {".csv", ".png", ".svg"}
+    page = (tmp_path / "index.html").read_text()
+    assert page.count("<svg") == 2
+    claims = [verdict["claim"] for verdict in json.loads((tmp_path / "verdicts.json").read_text())]
+    assert claims[0] == "F3a"
+    assert claims[-1].startswith("E2")
+
+
+def test_redraw_uses_the_saved_data_alone(tmp_path, monkeypatch):
+    reproduce("F3", "--scale", "smoke", "-o", tmp_path)
+    (tmp_path / "F3" / "fig3.png").unlink()
+    monkeypatch.setattr(fig3, "run", lambda *arguments: pytest.fail("it ran again"))
+    reproduce("F3", "--scale", "smoke", "-o", tmp_path, "--redraw")
+    assert (tmp_path / "F3" / "fig3.png").exists()
+
+
+def test_a_claim_that_fails_is_exit_code_1(tmp_path, monkeypatch):
+    bad = judge("F3a", "says", "measured", "rule", holds=False)
+    monkeypatch.setattr(fig3, "check", lambda out, scale: [bad])
+    assert FAIL in reproduce("F3", "--scale", "smoke", "-o", tmp_path, code=1)
+
+
+def test_wrong_use_is_one_line(tmp_path):
+    assert "figures must be among F1, F2" in reproduce("F9", "-o", tmp_path, code=2)
+    words = reproduce("F3", "-o", tmp_path, "--redraw", code=2)
+    assert "F3 has no saved data" in words
+    assert "Traceback" not in words
+
+
+def test_out_of_time_it_says_so_and_the_same_command_goes_on(tmp_path):
+    arguments = ("F7", "--scale", "smoke", "-o", tmp_path)
+    words = reproduce(*arguments, "--time", "0.01s")
+    assert "time is up in F7 (progressive); go on with the same command" in words
+    assert (tmp_path / "F7" / "fig7.png").exists()  # what there is so far
+    words = reproduce(*arguments)
+    assert "F7b" in words
+    assert (tmp_path / "F7" / "runs" / "minibatch" / "finished").exists()
+
+
+def test_a_signal_stops_it_with_everything_saved(tmp_path):
+    command = [sys.executable, "-m", "gradless", "reproduce", "F6", "--scale", "paper", "-o", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = tmp_path / "F6" / "runs" / "aMC-on-2-gaussian-0"
+    until = time.monotonic() + 120
+    while not (run / "metrics.jsonl").exists() and time.monotonic() < until:
+        time.sleep(0.2)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    words, _ = process.communicate(timeout=60)
+    assert process.returncode == 143, words
+    assert "stopped by SIGTERM in F6 (aMC-on-2-gaussian-0); go on with the same command" in words
+    assert list((run / "checkpoints").iterdir())
