@@ -20,6 +20,7 @@ from gradless.experiments.claims import FAIL, PASS, Verdict
 from gradless.experiments.page import write_page
 
 STYLES = {PASS: "green", FAIL: "bold red"}
+LOG_WIDTH = 150  # of the table, where there is no terminal
 LOG_SECONDS = 60.0  # between lines of progress where there is no terminal
 
 
@@ -107,4 +108,4 @@ def show(console: Console, verdicts: list[Verdict]) -> None:
     for verdict in verdicts:
         outcome = Text(verdict.outcome, STYLES.get(verdict.outcome, "yellow"))
         table.add_row(verdict.claim, verdict.says, verdict.measured, verdict.rule, outcome)
-    console.print(table, soft_wrap=False)
+    console.print(table, soft_wrap=False, width=console.width if console.is_terminal else LOG_WIDTH)
