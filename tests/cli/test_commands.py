@@ -64,7 +64,7 @@ def test_ctrl_c_before_a_run_has_begun_exits_with_130(cli, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradless.cli.train.start_problem", interrupted)
+    monkeypatch.setattr("gradless.cli.follow.start_problem", interrupted)
     result = cli("train", "tiny:square", code=130)
     assert result.stderr == "stopped\n"
 

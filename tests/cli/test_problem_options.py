@@ -113,7 +113,7 @@ def test_options_before_and_after_the_name_reach_the_problem(cli, monkeypatch, a
         given.append(about["options"])
         raise ValueError("far enough")
 
-    monkeypatch.setattr("gradless.cli.train.start_problem", stop_here)
+    monkeypatch.setattr("gradless.cli.follow.start_problem", stop_here)
     cli("train", *args, "--run", "run", code=2)
     assert given == [found]
 

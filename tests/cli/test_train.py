@@ -197,7 +197,7 @@ def test_epochs_count_passes_over_the_data(cli, monkeypatch, words, steps):
         plans.append(plan)
         raise ValueError("far enough")
 
-    monkeypatch.setattr("gradless.cli.train.start_problem", stop_here)
+    monkeypatch.setattr("gradless.cli.follow.start_problem", stop_here)
     cli("train", "tiny:fit", "--run", "run", "--epochs", 6, *words, code=2)
     assert [plan.steps for plan in plans] == [steps]
 
@@ -291,7 +291,7 @@ def test_too_little_memory_is_told_in_a_line(refusal, monkeypatch):
     def greedy(*_, **__):
         raise MemoryError("Unable to allocate 8 TiB")
 
-    monkeypatch.setattr("gradless.cli.train.start_problem", greedy)
+    monkeypatch.setattr("gradless.cli.follow.start_problem", greedy)
     monkeypatch.setattr("gradless.cli.errors.LIBRARIES", ("/",))  # this test's own file counts as ours
     told = refusal("train", "tiny:square", "--run", "run")
     assert told == "not enough memory: a smaller net, fewer samples or chains (Unable to allocate 8 TiB)"

@@ -2,36 +2,18 @@
 
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from gradless.cli.reproduce import command
 from gradless.experiments import fig2
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, column, read_table, write_table
-from gradless.experiments.workshop import Run, Workshop
+from gradless.experiments.workshop import Run
+
+FIGURE = "F2"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("smoke")
-    fig2.run(folder / "F2", fig2.SCALES["smoke"], Workshop(folder / "F2", tell=lambda words: None))
-    return folder
-
-
-@pytest.fixture
-def _same_precision_after():
-    before = jax.config.read("jax_enable_x64")
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
-@pytest.mark.usefixtures("_same_precision_after")
-def test_smoke_scale_gives_data_plot_and_verdicts_also_when_drawn_again(folder):
-    told = CliRunner().invoke(command, ["F2", "--redraw", "--scale", "smoke", "-o", str(folder)])
-    assert told.exit_code == 0, told.output
-    assert all(claim in told.output for claim in ("F2a", "F2b", "F2c", "F2d"))
+def test_smoke_scale_gives_data_plot_and_verdicts_also_when_drawn_again(folder, redrawn):
+    assert all(claim in redrawn for claim in ("F2a", "F2b", "F2c", "F2d"))
     assert (folder / "F2" / "fig2.svg").stat().st_size > 1000
     assert [verdict.outcome for verdict in fig2.check(folder / "F2", "smoke")] == [NOT_DECIDED] * 4
     rates = column(read_table(folder / "F2" / "curves.csv"), "acceptance")

@@ -1,35 +1,16 @@
 """Fig. 3 at its smallest, and its verdicts on tables made by hand."""
 
-import jax
 import pytest
-from click.testing import CliRunner
 
-from gradless.cli.reproduce import command
 from gradless.experiments import fig3
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
-from gradless.experiments.workshop import Workshop
+
+FIGURE = "F3"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("smoke")
-    fig3.run(folder / "F3", fig3.SCALES["smoke"], Workshop(folder / "F3", tell=lambda words: None))
-    return folder
-
-
-@pytest.fixture
-def _same_precision_after():
-    before = jax.config.read("jax_enable_x64")
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
-@pytest.mark.usefixtures("_same_precision_after")
-def test_smoke_scale_gives_data_plot_and_verdicts_also_when_drawn_again(folder):
-    told = CliRunner().invoke(command, ["F3", "--redraw", "--scale", "smoke", "-o", str(folder)])
-    assert told.exit_code == 0, told.output
-    assert "F3a" in told.output
-    assert "F3b" in told.output
+def test_smoke_scale_gives_data_plot_and_verdicts_also_when_drawn_again(folder, redrawn):
+    assert "F3a" in redrawn
+    assert "F3b" in redrawn
     assert (folder / "F3" / "fig3.svg").stat().st_size > 1000
     assert (folder / "F3" / "fig3.png").stat().st_size > 1000
     assert [verdict.outcome for verdict in fig3.check(folder / "F3", "smoke")] == [NOT_DECIDED] * 2

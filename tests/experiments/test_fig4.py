@@ -1,37 +1,18 @@
 """Fig. 4 at its smallest, and its verdicts on tables made by hand."""
 
-import jax
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from gradless.cli.reproduce import command
 from gradless.data import log_sine
 from gradless.data.functions import log_term
 from gradless.experiments import fig4
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, column, read_table, write_table
-from gradless.experiments.workshop import Workshop
+
+FIGURE = "F4"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("smoke")
-    fig4.run(folder / "F4", fig4.SCALES["smoke"], Workshop(folder / "F4", tell=lambda words: None))
-    return folder
-
-
-@pytest.fixture
-def _same_precision_after():
-    before = jax.config.read("jax_enable_x64")
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
-@pytest.mark.usefixtures("_same_precision_after")
-def test_smoke_scale_gives_data_plot_and_verdicts_also_when_drawn_again(folder):
-    told = CliRunner().invoke(command, ["F4", "--redraw", "--scale", "smoke", "-o", str(folder)])
-    assert told.exit_code == 0, told.output
-    assert all(claim in told.output for claim in ("F4a", "F4b", "F4c"))
+def test_smoke_scale_gives_data_plot_and_verdicts_also_when_drawn_again(folder, redrawn):
+    assert all(claim in redrawn for claim in ("F4a", "F4b", "F4c"))
     assert (folder / "F4" / "fig4.svg").stat().st_size > 1000
     assert [verdict.outcome for verdict in fig4.check(folder / "F4", "smoke")] == [NOT_DECIDED] * 3
 

@@ -1,36 +1,16 @@
 """Eq. (2) at its smallest, and its verdict on tables made by hand."""
 
-import jax
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from gradless.cli.reproduce import command
 from gradless.experiments import langevin
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
-from gradless.experiments.workshop import Workshop
+
+FIGURE = "E2"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("smoke")
-    (folder / "E2").mkdir()
-    langevin.run(folder / "E2", langevin.SCALES["smoke"], Workshop(folder / "E2", tell=lambda words: None))
-    return folder
-
-
-@pytest.fixture
-def _same_precision_after():
-    before = jax.config.read("jax_enable_x64")
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
-@pytest.mark.usefixtures("_same_precision_after")
-def test_smoke_scale_gives_data_plot_and_verdict_also_when_drawn_again(folder):
-    told = CliRunner().invoke(command, ["E2", "--redraw", "--scale", "smoke", "-o", str(folder)])
-    assert told.exit_code == 0, told.output
-    assert "E2" in told.output
+def test_smoke_scale_gives_data_plot_and_verdict_also_when_drawn_again(folder, redrawn):
+    assert "E2" in redrawn
     assert (folder / "E2" / "langevin.svg").stat().st_size > 1000
     assert [verdict.outcome for verdict in langevin.check(folder / "E2", "smoke")] == [NOT_DECIDED]
 

@@ -15,11 +15,16 @@ from gradless.cli import summary
 from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.figures import draw_figures
+from gradless.cli.flags import giving_back
 from gradless.cli.progress import follower, print_json, report_to
+from gradless.engine.plan import Plan
 from gradless.engine.recording import Recording
 from gradless.engine.result import Result
 from gradless.engine.session import Session
+from gradless.problem import Problem
 from gradless.records import RunError
+from gradless.runs import start_problem
+from gradless.types import Algorithm
 
 EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 
@@ -29,6 +34,27 @@ def use_double_precision_where_asked() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+
+
+def train_through(
+    problem: Problem, algorithm: Algorithm, plan: Plan, run: str, about: dict[str, Any], flags: dict[str, Any]
+) -> Result:
+    """Begin a run of a named problem in its directory and see it through."""
+
+    def make(listeners: list[Any], report: Callable[[str], None]) -> Session:
+        with giving_back(run, flags):
+            return start_problem(
+                problem,
+                algorithm,
+                plan,
+                run=run,
+                about=about,
+                overwrite=flags["overwrite"],
+                listeners=listeners,
+                report=report,
+            )
+
+    return see_through(make, run, flags)
 
 
 def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run: str, flags: dict[str, Any]) -> Result:

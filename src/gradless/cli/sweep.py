@@ -13,10 +13,9 @@ from rich.table import Table
 
 from gradless.cli import flags as shared
 from gradless.cli.errors import one_line
-from gradless.cli.follow import see_through, use_double_precision_where_asked
+from gradless.cli.follow import train_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
 from gradless.records import next_run_path
-from gradless.runs import start_problem
 
 SWEPT = ("sigma", "epsilon", "n_s", "temperature", "learning_rate")
 
@@ -57,21 +56,7 @@ def sweep(ctx: click.Context, **flags: Any) -> None:
         )
         run = flags["run"] or str(next_run_path("runs", f"sweep-{flags['problem']}", date.today()))
     about = {"problem": flags["problem"], "options": options, "sweep": list(grids)}
-
-    def make(listeners: list[Any], report: Any) -> Any:
-        with shared.giving_back(run, flags):
-            return start_problem(
-                problem,
-                algorithm,
-                plan,
-                run=run,
-                about=about,
-                overwrite=flags["overwrite"],
-                listeners=listeners,
-                report=report,
-            )
-
-    see_through(make, run, flags)
+    train_through(problem, algorithm, plan, run, about, flags)
 
 
 def tell(console: Console, run: str, swept: list[str], rows: list[dict[str, Any]]) -> None:

@@ -10,12 +10,12 @@ from rich.text import Text
 from gradless.cli import flags as shared
 from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
-from gradless.cli.follow import see_through, use_double_precision_where_asked
+from gradless.cli.follow import train_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
 from gradless.engine.plan import Plan
 from gradless.problem import Problem
 from gradless.records import next_run_path
-from gradless.runs import start_problem, tune_problem
+from gradless.runs import tune_problem
 from gradless.types import Algorithm
 
 
@@ -28,21 +28,7 @@ def train(ctx: click.Context, **flags: Any) -> None:
         algorithm = choose_algorithm(problem, flags, plan)
         run = flags["run"] or str(next_run_path("runs", flags["problem"], date.today()))
     about = {"problem": flags["problem"], "options": options}
-
-    def make(listeners: list[Any], report: Any) -> Any:
-        with shared.giving_back(run, flags):
-            return start_problem(
-                problem,
-                algorithm,
-                plan,
-                run=run,
-                about=about,
-                overwrite=flags["overwrite"],
-                listeners=listeners,
-                report=report,
-            )
-
-    see_through(make, run, flags)
+    train_through(problem, algorithm, plan, run, about, flags)
 
 
 def choose_algorithm(problem: Problem, flags: dict[str, Any], plan: Plan) -> Algorithm:
