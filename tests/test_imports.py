@@ -11,7 +11,7 @@ ROOT = Path(gradless.__file__).parent
 LAYERS = [  # from the bottom; a module imports from layers below, and from its own
     {"types", "settings"},
     {"acceptance", "proposals"},
-    {"kernels", "signal_norm"},
+    {"kernels", "signal_norm", "features_first"},
     {"engine"},
     {"problem", "problems", "runs", "minimize", "asktell", "command", "sklearn", "pytorch", "frontends"},
     {"experiments", "report", "bench"},

@@ -57,7 +57,7 @@ def outcomes(out, tables, scale="paper"):
 
 def test_smoke_makes_data_a_picture_and_verdicts_and_draws_again_from_the_files(tmp_path):
     fig1.run(tmp_path, fig1.SCALES["smoke"], Workshop(tmp_path, lambda words: None))
-    assert {path.name for path in tmp_path.glob("*.csv")} == {"curves.csv", "sweep.csv", "variation.csv"}
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"costs.csv", "curves.csv", "sweep.csv", "variation.csv"}
     first, second = (row for row in read_table(tmp_path / "variation.csv"))
     assert first["accuracy"] != second["accuracy"]
     (picture,) = fig1.draw(tmp_path)

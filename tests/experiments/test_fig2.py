@@ -73,3 +73,13 @@ def test_a_loss_that_was_not_reached_is_not_decided(tmp_path):
     rows = [row | {"acceptance": float("nan")} if row["loss"] <= fig2.ADAPTED else row for row in table()]
     write_table(tmp_path / "cuts.csv", rows)
     assert [verdict.outcome for verdict in fig2.check(tmp_path, "quick")] == [NOT_DECIDED] * 4
+
+
+def test_what_has_not_been_run_yet_is_said(tmp_path, folder):
+    for name in ("curves.csv", "cuts.csv"):
+        rows = [row for row in read_table(folder / "F2" / name) if row["panel"] == "a"]
+        write_table(tmp_path / name, rows)
+    assert fig2.draw(tmp_path)[0].exists()
+    verdicts = fig2.check(tmp_path, "paper")
+    assert [verdict.outcome for verdict in verdicts] == [NOT_DECIDED] * 4
+    assert verdicts[1].measured == "not run yet: all nets"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.flat import ByIdentity, Flattening
+from gradless.features_first import features_first
 from gradless.signal_norm import trace_signal
 from gradless.types import Evaluate, Evaluation, Loss
 
@@ -45,7 +46,8 @@ class Objective:
             return with_gradient
         if self.signal_norm:
             return self._with_lambda(batch)
-        return lambda x: Evaluation(self.value(x, batch))
+        value = features_first(lambda x: self.value(x, batch))
+        return lambda x: Evaluation(value(x))
 
     def _with_lambda(self, batch: Any) -> Evaluate:
         flattening = self.flattening
@@ -53,11 +55,12 @@ class Objective:
         overrides = None if self.signal_norm is True else dict(self.signal_norm)  # type: ignore[arg-type]
         traced = trace_signal(self.loss.held, some_params, batch if self.has_data else None, overrides)
         terms = traced.data_terms(batch if self.has_data else None)
+        look = features_first(lambda x: traced(flattening.unflatten(x), batch if self.has_data else None, terms))
 
         def evaluate(x: jax.Array) -> Evaluation:
             # Between the barriers the pass is compiled alike in every program, so that a replay finds the same lambda.
             x = jax.lax.optimization_barrier(x)
-            loss, lam = traced(flattening.unflatten(x), batch if self.has_data else None, terms)
+            loss, lam = look(x)
             loss, lam = jax.lax.optimization_barrier((loss, lam))
             return Evaluation(loss, lam=_spread(lam, flattening))
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 PASS, FAIL, NOT_DECIDED = "PASS", "FAIL", "NOT DECIDED AT THIS SCALE"
+COSTS = "costs.csv"  # beside the data of a figure: its runs, their seeds, steps and time
 
 
 class Verdict(NamedTuple):
@@ -27,6 +28,11 @@ def judge(
     """Return the verdict; a scale too small to decide never passes."""
     outcome = (PASS if holds else FAIL) if is_decided else NOT_DECIDED
     return Verdict(claim, says, measured, rule, outcome, differs)
+
+
+def not_run(claim: str, says: str, missing: Sequence[str], rule: str) -> Verdict:
+    """Return the verdict on a claim whose runs are not all there."""
+    return judge(claim, says, f"not run yet: {', '.join(missing)}", rule, holds=False, is_decided=False)
 
 
 def write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
+from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, write_table
 from gradless.experiments.workshop import Run, Stopped, Workshop
 from gradless.kernels import GradientDescent, Metropolis
 from gradless.plots import COLOURS, DASHES, new_figure, save
@@ -300,11 +300,6 @@ def _check_curves(rows: list[dict[str, Any]], is_decided: bool, scale: str) -> V
 def lacking(rows: list[dict[str, Any]], runs: Sequence[str]) -> list[str]:
     """Return which runs a reproduction that was stopped does not have yet."""
     return [name for name in runs if all(row["run"] != name for row in rows)]
-
-
-def not_run(claim: str, says: str, missing: list[str], rule: str) -> Verdict:
-    """Return the verdict on a claim whose runs are not all there."""
-    return judge(claim, says, f"not run yet: {', '.join(missing)}", rule, holds=False, is_decided=False)
 
 
 def last(rows: list[dict[str, Any]], run: str, name: str) -> float:

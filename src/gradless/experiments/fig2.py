@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
+from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, write_table
 from gradless.experiments.workshop import Run, Workshop
 from gradless.kernels import AMC, Metropolis
 from gradless.models import MLP
@@ -89,8 +89,8 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
             grid = 10 ** np.arange(-0.35, np.log10(scale.lowest[name]) - HALF_WINDOW / 2, -HALF_WINDOW / 2)
             curves += [net | row for row in _acceptance(trained, grid)]
             cuts += [net | row for row in _acceptance(trained, np.asarray(CUTS))]
-    write_table(out / "curves.csv", curves)
-    write_table(out / "cuts.csv", cuts)
+            write_table(out / "curves.csv", curves)  # what is there can be drawn before the last net has been trained
+            write_table(out / "cuts.csv", cuts)
 
 
 def _nets(scale: Scale, varied: str) -> Iterator[tuple[int, int]]:
@@ -135,9 +135,13 @@ def draw(out: Path) -> list[Path]:
     figure, axes = new_figure(8, num_columns=4)
     for number, (panel, (name, varied)) in enumerate(PANELS.items()):
         left, right = axes[2 * number : 2 * number + 2]
+        left.set_title(f"({panel}) {'MC' if name == 'mc' else 'aMC'}, {varied} varies", loc="left", fontsize=10)
+        if all(row["panel"] != panel for row in cuts):
+            left.text(0.5, 0.5, "not run yet", transform=left.transAxes, ha="center", color="#777777")
+            right.set_axis_off()
+            continue
         _draw_curves(left, [row for row in curves if row["panel"] == panel], varied, SHADES[name])
         _draw_cuts(right, [row for row in cuts if row["panel"] == panel], SHADES[name])
-        left.set_title(f"({panel}) {'MC' if name == 'mc' else 'aMC'}, {varied} varies", loc="left", fontsize=10)
         if name == "mc":
             _draw_guide(right, [row for row in cuts if row["panel"] == panel])
     return [save(figure, out / "fig2")]
@@ -222,6 +226,10 @@ def _is_decided(rows: list[dict[str, Any]], scale: str) -> bool:
 
 
 def _falls_slowly(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:
+    says = f"MC's acceptance at fixed loss falls with N ({PANELS[panel][1]}), slower than 1/N"
+    rule = "slope of log A against log N, at the lowest loss, in (-1, 0), two standard errors from either end"
+    if not rows:
+        return not_run(f"F2{panel}", says, ["all nets"], rule)
     slopes = {cut: _slope([row for row in rows if row["loss"] == cut]) for cut in _rates(rows)}
     slope, error = slopes[min(slopes)] if slopes else (float("nan"), float("nan"))
     words = ", ".join(f"{value:+.3f} ± {e:.3f} at U = {cut:g}" for cut, (value, e) in slopes.items()) or "unknown"
@@ -229,9 +237,9 @@ def _falls_slowly(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict
     is_clear = min(abs(slope), abs(slope + 1)) > 2 * error
     return judge(
         f"F2{panel}",
-        f"MC's acceptance at fixed loss falls with N ({PANELS[panel][1]}), slower than 1/N",
+        says,
         f"slope {words}; N = {sizes.min():,.0f} ... {sizes.max():,.0f}",
-        "slope of log A against log N, at the lowest loss, in (-1, 0); decided if two standard errors from either end",
+        rule,
         holds=-1 < slope < 0,
         is_decided=_is_decided(rows, scale) and is_clear,
         differs=DIFFERS,
@@ -249,15 +257,19 @@ def _slope(rows: list[dict[str, Any]]) -> tuple[float, float]:
 
 
 def _is_constant(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:
+    says = f"aMC's acceptance is large and nearly constant in loss and N ({PANELS[panel][1]})"
+    rule = "max/min of A over U_0 and N below 3"
+    if not rows:
+        return not_run(f"F2{panel}", says, ["all nets"], rule)
     rates = _rates(rows)
     ratio = _ratio(list(rates.values()))
     adapted = _ratio([rates[cut] for cut in rates if cut <= ADAPTED])
     each = ", ".join(f"{values.min():.3f} to {values.max():.3f} at U = {cut:g}" for cut, values in rates.items())
     return judge(
         f"F2{panel}",
-        f"aMC's acceptance is large and nearly constant in loss and N ({PANELS[panel][1]})",
+        says,
         f"max/min {ratio:.3g} (at U <= {ADAPTED:g} {adapted:.3g}); A {each or 'unknown'}",
-        "max/min of A over U_0 and N below 3",
+        rule,
         holds=ratio < 3,
         is_decided=_is_decided(rows, scale),
         differs=DIFFERS,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradless.experiments import fig1
-from gradless.experiments.claims import Verdict, column, judge, read_table
+from gradless.experiments.claims import Verdict, column, judge, not_run, read_table
 from gradless.experiments.fig1 import (
     INIT,
     NAMES,
@@ -16,7 +16,6 @@ from gradless.experiments.fig1 import (
     lacking,
     last,
     name_curves,
-    not_run,
     records,
     saved_curve,
     stand_in,

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradless.engine.plan import Plan, chain_numbers
 from gradless.engine.session import Listener, Session
+from gradless.experiments.claims import COSTS, read_table, write_table
 from gradless.plots import columns
 from gradless.problems import make_problem
 from gradless.records import Metrics, RunDirectory, RunError, list_checkpoints, load_newest
@@ -100,9 +101,18 @@ class Workshop:
             session.time_budget = session.seconds_before + max(self.deadline - time.monotonic(), 0.01)
             session.go()
             if session.stopped_by == "time" or self.halt.stop_requested:
-                raise Stopped(name, read_run(path), self.halt.stop_requested or "time")
+                raise Stopped(name, self._read(path, seed), self.halt.stop_requested or "time")
             mark_finished(path)
-        return read_run(path)
+        return self._read(path, seed)
+
+    def _read(self, path: Path, seed: int) -> Run:
+        """Return a stored run, and note beside the figure's data what it has cost."""
+        run = read_run(path)
+        steps = np.ravel(run.tensors["t"])
+        cost = {"run": path.name, "seed": seed, "chains": len(steps), "steps": int(steps.max()), "seconds": run.seconds}
+        noted = read_table(self.out / COSTS) if (self.out / COSTS).exists() else []
+        write_table(self.out / COSTS, [row for row in noted if row["run"] != path.name] + [cost])
+        return run
 
     def _session(self, path: Path, made: Any, algorithm: Algorithm, plan: Plan, about: dict[str, Any]) -> Session:
         listeners = [self.follow(), self.halt]
