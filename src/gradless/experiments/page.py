@@ -1,11 +1,11 @@
-"""One self-contained page: the table of claims and the figures, to be opened from disk."""
+"""What a reproduction leaves for people: one self-contained page, and the table of claims for a document."""
 
 import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from gradless.experiments.claims import Verdict
+from gradless.experiments.claims import COSTS, Verdict, read_table
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -22,6 +22,7 @@ def write_page(folder: Path, scale: str, figures: Sequence[str], verdicts: Seque
     """Write the page, and the verdicts beside it as JSON for machines."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "verdicts.json").write_text(json.dumps([verdict._asdict() for verdict in verdicts], indent=2))
+    (folder / "claims.md").write_text(claims_as_markdown(verdicts))
     rows = "\n".join(_row(verdict) for verdict in verdicts)
     pictures = "\n".join(_picture(path, name) for name in figures for path in sorted((folder / name).glob("*.svg")))
     page = folder / "index.html"
@@ -49,4 +50,26 @@ def _row(verdict: Verdict) -> str:
 def _picture(path: Path, figure: str) -> str:
     drawing = path.read_text()
     drawing = drawing[drawing.index("<svg") :]  # without the XML prologue
-    return f'<figure aria-label="{escape(figure)}">{drawing}<figcaption>{escape(path.stem)}</figcaption></figure>'
+    caption = " ".join(filter(None, (f"{figure}.", cost_in_words(path.parent))))
+    return f'<figure aria-label="{escape(figure)}">{drawing}<figcaption>{escape(caption)}</figcaption></figure>'
+
+
+def cost_in_words(folder: Path) -> str:
+    """Return how many chains a figure has, from which seeds, and how long they took; nothing if it kept no account."""
+    if not (folder / COSTS).exists():
+        return ""
+    rows = read_table(folder / COSTS)
+    seeds = sorted({int(row["seed"]) for row in rows})
+    seconds = sum(row["seconds"] for row in rows)
+    time = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
+    which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"{sum(int(row['chains']) for row in rows)} chains in {len(rows)} run{'s' * (len(rows) > 1)}, {which}, {time} of training."
+
+
+def claims_as_markdown(verdicts: Sequence[Verdict]) -> str:
+    """Return the table of claims for a document: one line per claim."""
+    lines = ["| claim | says | measured | rule | verdict | where we differ |", "|---|---|---|---|---|---|"]
+    for verdict in verdicts:
+        cells = (verdict.claim, verdict.says, verdict.measured, verdict.rule, verdict.outcome, verdict.differs)
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
