@@ -10,7 +10,7 @@ import gradless
 ROOT = Path(gradless.__file__).parent
 LAYERS = [  # from the bottom; a module imports from layers below, and from its own
     {"types", "settings"},
-    {"acceptance", "proposals"},
+    {"acceptance", "proposals", "threefry"},
     {"kernels", "signal_norm", "features_first"},
     {"engine"},
     {"problem", "problems", "runs", "minimize", "asktell", "command", "sklearn", "pytorch", "frontends"},

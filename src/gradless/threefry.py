@@ -1,0 +1,58 @@
+"""Normal random numbers by Threefry, the same as `jax.random.normal` gives, several times faster on a CPU.
+
+Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) turns a key and a
+counter into random bits. JAX compiles its rounds as a loop over whole arrays, which a CPU has to fetch from memory and
+put back in every round. Written out, all rounds of a counter stay in registers, and fuse with what follows.
+"""
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import DTypeLike
+
+from gradless.types import Key
+
+NAME = "threefry2x32-20"
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = np.uint32(0x1BD11BDA)
+
+
+def threefry(key: tuple[jax.Array, jax.Array], counter: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """Return two random words of 32 bits for each counter."""
+    keys = (*key, key[0] ^ key[1] ^ PARITY)
+    x, y = counter[0] + keys[0], counter[1] + keys[1]
+    for group in range(5):
+        for distance in ROTATIONS[group % 2]:
+            x = x + y
+            y = x ^ (lax.shift_left(y, np.uint32(distance)) | lax.shift_right_logical(y, np.uint32(32 - distance)))
+        x, y = x + keys[(group + 1) % 3], y + keys[(group + 2) % 3] + np.uint32(group + 1)
+    return x, y
+
+
+def words(key: Key, shape: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+    """Return the two words of every element's counter, its place in the array."""
+    size = math.prod(shape)
+    if size >= 1 << 32:
+        raise ValueError(f"x must have fewer than 2^32 elements, got {size}")
+    first, second = jax.random.key_data(key)
+    place = lax.iota(np.uint32, size).reshape(shape)
+    return threefry((first, second), (jnp.zeros_like(place), place))
+
+
+def normal(key: Key, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
+    """Return standard normal numbers, float32 or float64: the inverse error function of uniform numbers on (-1, 1)."""
+    dtype = np.dtype(dtype)
+    first, second = words(key, shape)
+    if dtype == np.float32:
+        bits, one = (first ^ second) >> np.uint32(9), np.uint32(0x3F800000)
+    else:
+        wide = lax.shift_left(first.astype(np.uint64), np.uint64(32)) | second.astype(np.uint64)
+        bits, one = wide >> np.uint64(12), np.uint64(0x3FF0000000000000)
+    between_one_and_two = lax.bitcast_convert_type(bits | one, dtype)  # all mantissas are equally likely
+    lowest = np.nextafter(dtype.type(-1), dtype.type(0))
+    uniform = jnp.maximum(lowest, (between_one_and_two - dtype.type(1)) * dtype.type(2) + lowest)
+    return dtype.type(math.sqrt(2)) * lax.erf_inv(uniform)
