@@ -63,7 +63,8 @@ def cost_in_words(folder: Path) -> str:
     seconds = sum(row["seconds"] for row in rows)
     time = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    return f"{sum(int(row['chains']) for row in rows)} chains in {len(rows)} run{'s' * (len(rows) > 1)}, {which}, {time} of training."
+    chains, runs = sum(int(row["chains"]) for row in rows), f"{len(rows)} run{'s' * (len(rows) > 1)}"
+    return f"{chains} chains in {runs}, {which}, {time} of training."
 
 
 def claims_as_markdown(verdicts: Sequence[Verdict]) -> str:
