@@ -1,0 +1,49 @@
+"""The settings of the optimizer and of its parameter groups, under the rules of the JAX kernel."""
+
+from typing import Any
+
+import numpy as np
+
+from gradless.settings import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, WITHIN_ONE, check
+
+OF_GROUPS = {"sigma": POSITIVE, "epsilon": WITHIN_ONE, "n_s": COUNT, "sigma_decay": FRACTION}
+KNOWN = [*OF_GROUPS, "signal_norm"]
+
+
+def checked_group(group: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that a parameter group brings along, as plain numbers."""
+    given = {name: value for name, value in group.items() if name not in ("params", "param_names")}
+    for name, value in given.items():
+        if name not in KNOWN:
+            raise ValueError(f"a parameter group may set {', '.join(KNOWN)}, got {name}")
+        if name == "signal_norm":
+            check_switch(name, value)
+        else:
+            check(name, value, OF_GROUPS[name])
+            if np.ndim(value):
+                raise ValueError(f"{name} must be one number, got shape {np.shape(value)}")
+            given[name] = float(value)
+    return given
+
+
+def check_temperature(temperature: Any) -> None:
+    """Refuse a temperature that is neither a number of at least 0 nor a function of the step."""
+    if not callable(temperature):
+        check("temperature", temperature, NOT_NEGATIVE)
+        if np.ndim(temperature):
+            raise ValueError(f"temperature must be one number, got shape {np.shape(temperature)}")
+
+
+def check_switch(name: str, value: Any) -> None:
+    """Refuse anything but True and False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def checked_seed(seed: Any) -> int | None:
+    """Return the seed as a whole number, or None if it is left open."""
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be a whole number of at least 0 and below 2^63, or None, got {seed!r}")
+    return int(seed)

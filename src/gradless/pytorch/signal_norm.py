@@ -1,0 +1,152 @@
+"""Signal norm by hooks: every layer tells the sum of squares of its inputs during the closure's own pass.
+
+Paper: Sec. III B, Eqs. (17) and (18).
+"""
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradless.pytorch.noise import GlobalRandomness, working_dtype
+from gradless.pytorch.recurrent import recurrent
+from gradless.pytorch.sums import LAYERS
+
+# lambda is 1 for what scales or shifts single signals, and for a table of which single rows are read.
+ONES = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.PReLU, nn.Embedding)
+ONES += (nn.RMSNorm,) if hasattr(nn, "RMSNorm") else ()
+
+
+class Signals:
+    """Listens at the layers of a model, and turns what it hears in one pass into lambda."""
+
+    def __init__(self) -> None:
+        self.is_listening = False
+        self.heard: dict[str, list[Tensor]] = {}  # by name of the weight: its sum in each call of its layer
+        self.parameters: dict[str, Tensor] = {}
+        self.ones: set[str] = set()  # names of parameters that have no fan-in
+        self.padding: dict[str, int] = {}  # names of embeddings with a row for padding
+        self.has_warned = False
+
+    def attach(self, model: nn.Module) -> None:
+        """Put a hook on every layer of a model whose inputs tell a lambda."""
+        prefix = f"{len(self.parameters)}:" if self.parameters else ""
+        for path, module in model.named_modules(prefix=prefix):
+            own = {name: f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
+            self.parameters |= {own[name]: parameter for name, parameter in module.named_parameters(recurse=False)}
+            if isinstance(module, ONES):
+                self.ones |= set(own.values())
+                if getattr(module, "padding_idx", None) is not None:
+                    self.padding[own["weight"]] = module.padding_idx
+            listen = next((function for kind, function in LAYERS if isinstance(module, kind)), None)
+            if listen or isinstance(module, nn.RNNBase):
+                self.ones |= {whole for name, whole in own.items() if "bias" in name}
+                self.heard |= {whole: [] for whole in own.values()}
+            if listen:
+                module.register_forward_pre_hook(Ear(self, own, listen), with_kwargs=True)
+            elif isinstance(module, nn.RNNBase):
+                start = Start(self, own)
+                module.register_forward_pre_hook(start, with_kwargs=True)
+                module.register_forward_hook(RecurrentEar(self, own, start), with_kwargs=True)
+
+    def hear(self, own: dict[str, str], sums: dict[str, Tensor]) -> None:
+        """Note the sums of one call of a layer."""
+        for name, total in sums.items():
+            self.heard[own[name]].append(total)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen to one pass."""
+        for sums in self.heard.values():
+            sums.clear()
+        self.is_listening = True
+        try:
+            yield
+        finally:
+            self.is_listening = False
+
+    def lam(self, sought: Iterable[Tensor]) -> dict[Tensor, Tensor]:
+        """Return lambda for each parameter sought. A weight used several times has the mean of its uses."""
+        names: dict[Tensor, list[str]] = {}
+        for name, parameter in self.parameters.items():
+            names.setdefault(parameter, []).append(name)
+        lams, unplaced = {}, []
+        for parameter in sought:
+            uses = [use for name in names.get(parameter, []) for use in self.heard.get(name, [])]
+            if uses:
+                lams[parameter] = inverse_root(sum(uses) / len(uses)).to(working_dtype(parameter))
+            else:
+                lams[parameter] = self._without_fan_in(parameter, names.get(parameter, []))
+                if not self.ones.intersection(names.get(parameter, [])):
+                    unplaced += names.get(parameter, ["a parameter outside the model"])[:1]
+        self._warn(unplaced)
+        return lams
+
+    def _without_fan_in(self, parameter: Tensor, names: list[str]) -> Tensor:
+        lam = parameter.new_ones((), dtype=working_dtype(parameter))
+        for name in names:
+            if name in self.padding:  # PyTorch's promise for this row is that it is not trained
+                lam = parameter.new_ones((len(parameter), 1), dtype=lam.dtype)
+                lam[self.padding[name]] = 0
+        return lam
+
+    def _warn(self, unplaced: list[str]) -> None:
+        if unplaced and not self.has_warned:
+            self.has_warned = True
+            names = ", ".join(unplaced)
+            warnings.warn(f"signal norm has not seen the inputs of {names}: lambda is 1 there", stacklevel=2)
+
+
+def inverse_root(mean: Tensor) -> Tensor:
+    """lambda from the mean sum of squares: the inverse root, 0 where all inputs vanish. Paper: Eq. (17)."""
+    is_zero = mean < torch.finfo(mean.dtype).tiny
+    return torch.where(is_zero, 0, torch.where(is_zero, 1, mean).rsqrt())
+
+
+class Ear:
+    """A hook on one layer. Copied or pickled with its model it leaves a hook that does nothing."""
+
+    def __init__(self, signals: Signals, own: dict[str, str], listen: Any = None) -> None:
+        self.signals, self.own, self.listen = signals, own, listen
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if self.signals.is_listening:
+            self.signals.is_listening = False  # what the sums call is not part of the pass
+            sums = self.listen(module, *args, **kwargs)
+            self.signals.is_listening = True
+            self.signals.hear(self.own, sums)
+
+    def __reduce__(self) -> Any:
+        return Deaf, ()
+
+
+class RecurrentEar(Ear):
+    """The hook after a recurrent module, which reads its output too."""
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:  # type: ignore[override]
+        if self.signals.is_listening:
+            start, now = self.listen.start, GlobalRandomness({output[0].data.device})
+            if start is not None:
+                start.again()
+            self.signals.hear(self.own, recurrent(module, *args, **kwargs, output=output))
+            now.again()
+
+
+class Start(Ear):
+    """The hook before a recurrent module: it notes from where dropout between the layers will be drawn."""
+
+    start: GlobalRandomness | None = None
+
+    def __call__(self, module: nn.RNNBase, args: Any, kwargs: Any) -> None:  # type: ignore[override]
+        if self.signals.is_listening and module.training and module.dropout:
+            self.start = GlobalRandomness({next(module.parameters()).device})
+
+
+class Deaf:
+    """What is left of a hook in a copy of a model."""
+
+    def __call__(self, *ignored: Any) -> None:
+        pass

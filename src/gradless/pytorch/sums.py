@@ -1,0 +1,121 @@
+"""The sum of squares that the neurons of one layer receive, for each kind of layer.
+
+Paper: Sec. III B, Eq. (17), the bracket: mean over data of the sum over the neuron's inputs of S_i^2. Each function gives,
+for one call of a layer, the sums of its weights by name, in a shape that broadcasts to the weight.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Sums = dict[str, Tensor]
+
+
+def square(x: Tensor) -> Tensor:
+    """x^2 in float32 or wider, whatever the precision of the activations."""
+    return x.detach().to(torch.promote_types(x.dtype, torch.float32)).square()
+
+
+def mean_sum(x: Tensor) -> Tensor:
+    """Return the sum of squares along the last axis, averaged over all others."""
+    return square(x).sum() / max(1, x[..., 0].numel())
+
+
+def linear(layer: Any, input: Tensor) -> Sums:
+    return {"weight": mean_sum(input)}
+
+
+def bilinear(layer: Any, input1: Tensor, input2: Tensor) -> Sums:
+    """The input of weight (k, i, j) is the product of input i on one side and input j on the other."""
+    sums = square(input1).sum(-1) * square(input2).sum(-1)
+    return {"weight": sums.sum() / max(1, sums.numel())}
+
+
+def convolution(layer: Any, input: Tensor) -> Sums:
+    """The mean over positions of the sum over the receptive field, for each group of channels."""
+    window = torch.ones(layer.groups, 1, *layer.kernel_size, dtype=square(input[:0]).dtype, device=input.device)
+    fields = layer._conv_forward(_by_group(layer, input), window, None)  # strides, dilation and padding are its own
+    return {"weight": _to_weight(layer, fields, layer.out_channels)}
+
+
+def transposed_convolution(layer: Any, input: Tensor, output_size: list[int] | None = None) -> Sums:
+    """As for a convolution; the receptive field of an output is what the kernel spreads to it."""
+    squares = _by_group(layer, input)
+    dims = len(layer.kernel_size)
+    added = layer._output_padding(
+        squares, output_size, layer.stride, layer.padding, layer.kernel_size, dims, layer.dilation
+    )
+    window = torch.ones(layer.groups, 1, *layer.kernel_size, dtype=squares.dtype, device=squares.device)
+    spread = (nn.functional.conv_transpose1d, nn.functional.conv_transpose2d, nn.functional.conv_transpose3d)[dims - 1]
+    fields = spread(squares, window, None, layer.stride, layer.padding, added, layer.groups, layer.dilation)
+    return {"weight": _to_weight(layer, fields, layer.in_channels)}
+
+
+def _by_group(layer: Any, input: Tensor) -> Tensor:
+    """Squares added over each group's channels and averaged over the samples: (1, groups, positions...)."""
+    squares = square(input)
+    if input.dim() == 1 + len(layer.kernel_size):
+        squares = squares[None]
+    return squares.unflatten(1, (layer.groups, -1)).sum(2).mean(0, keepdim=True)
+
+
+def _to_weight(layer: Any, fields: Tensor, num_rows: int) -> Tensor:
+    """One number for each group, repeated for the rows of the weight that belong to it."""
+    means = fields.flatten(2).mean(2).flatten()
+    return means.repeat_interleave(num_rows // layer.groups).reshape(-1, 1, *(1 for _ in layer.kernel_size))
+
+
+def attention(layer: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, **others: Any) -> Sums:
+    """The projections read query, key and value; the output projection reads what the heads have gathered.
+
+    That is nowhere to be seen from outside, so the attention is computed a second time with the identity in place of
+    the output projection, under the same random numbers.
+    """
+    means = [mean_sum(x) for x in (query, key, value)]
+    if layer.in_proj_weight is None:
+        sums = dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), means, strict=True))
+    else:
+        sums = {"in_proj_weight": torch.stack(means).repeat_interleave(layer.embed_dim)[:, None]}
+    weight, bias = layer.out_proj.weight, layer.out_proj.bias
+    plain = {"out_proj.weight": torch.eye(layer.embed_dim, dtype=weight.dtype, device=weight.device)}
+    if bias is not None:
+        plain["out_proj.bias"] = torch.zeros_like(bias)
+    devices = [query.device] if query.is_cuda else []
+    with torch.random.fork_rng(devices):
+        gathered, _ = torch.func.functional_call(layer, plain, (query, key, value), others)
+    return {**sums, "out_proj.weight": mean_sum(gathered)}
+
+
+def cell(layer: nn.RNNCellBase, input: Tensor, hx: Any = None) -> Sums:
+    """All weights into one neuron share one sum, input and recurrent weights together."""
+    state = hx[0] if isinstance(hx, tuple) else hx
+    from_input = mean_sum(input)
+    from_state = torch.zeros_like(from_input) if state is None else mean_sum(state)
+    return shared(from_input, from_state, "weight_ih", "weight_hh", layer if isinstance(layer, nn.GRUCell) else None)
+
+
+def shared(from_input: Tensor, from_state: Tensor, name_input: str, name_state: str, gru: Any = None) -> Sums:
+    """Return one sum for both weights of a recurrent layer.
+
+    The candidate of a GRU adds x W + r (h W): the gate r stands between, so the last third of each has its own.
+    """
+    both = from_input + from_state
+    if gru is None:
+        return {name_input: both, name_state: both}
+    gates = both.expand(2 * gru.hidden_size)
+    return {
+        name: torch.cat([gates, own.expand(gru.hidden_size)])[:, None]
+        for name, own in ((name_input, from_input), (name_state, from_state))
+    }
+
+
+LAYERS: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], Callable[..., Sums]], ...] = (
+    (nn.Linear, linear),
+    (nn.Bilinear, bilinear),
+    ((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), transposed_convolution),
+    ((nn.Conv1d, nn.Conv2d, nn.Conv3d), convolution),
+    (nn.RNNCellBase, cell),
+    (nn.MultiheadAttention, attention),
+)
