@@ -79,7 +79,7 @@ CONVOLUTIONS = {
     "depthwise": {"groups": 4},
     "reflect": {"padding": 1, "padding_mode": "reflect", "stride": 2},
     "circular": {"padding": 1, "padding_mode": "circular", "groups": 2},
-    "replicate": {"padding": 2, "padding_mode": "replicate"},
+    "replicate": {"padding": 1, "padding_mode": "replicate", "stride": 2},
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradless.pytorch.acceptance import accept, agree, is_check_due, measure
-from gradless.pytorch.kept import Kept, KeptBuffers
+from gradless.pytorch.kept import Kept
 from gradless.pytorch.noise import GlobalRandomness, Noise
 from gradless.pytorch.settings import check_switch, check_temperature, checked_group, checked_seed
 from gradless.pytorch.signal_norm import Signals
@@ -72,7 +72,7 @@ class AMC(torch.optim.Optimizer):
         self.loss: Tensor | float | None = None  # U(x)
         self._models: list[nn.Module] = []
         self._signals = Signals()
-        self._kept, self._kept_buffers = Kept(), KeptBuffers()
+        self._kept, self._kept_buffers = Kept(), Kept()
         params = [{"params": model_or_params}] if isinstance(model_or_params, nn.Module) else model_or_params
         super().__init__(params, checked_group(defaults))
 
@@ -177,6 +177,9 @@ class AMC(torch.optim.Optimizer):
     def _x(self) -> list[Tensor]:
         return [parameter for _, parameter in self._parameters()]
 
+    def _buffers(self) -> list[Tensor]:
+        return [buffer for model in self._models for buffer in model.buffers()]
+
     def _note_randomness(self) -> GlobalRandomness:
         """Note where PyTorch's generators stand: U(x) and U(x') are compared under the same dropout."""
         devices = dict.fromkeys(parameter.device for parameter in self._x())
@@ -193,9 +196,11 @@ class AMC(torch.optim.Optimizer):
             is_same = self._kept.is_like(x)  # not after a change of x from outside, nor in a resumed run
             if is_same and not is_check_due(self.n):
                 return self.loss
+            self._kept_buffers.keep(self._buffers())
             evaluation = self._evaluate(closure, with_lam=True)
-            if agree(self.loss, evaluation.loss, x):
+            if agree(self.loss, evaluation.loss, x):  # then this look leaves no trace
                 evaluation = Evaluation(self.loss, {})
+                self._kept_buffers.put_back_changed(self._buffers())
             elif is_same:
                 change = f"U(x) went from {float(self.loss):g} to {float(evaluation.loss):g} with x at rest"
                 raise ValueError(f"fixed_batch=True needs the same data and no dropout in every call, but {change}")
@@ -220,7 +225,7 @@ class AMC(torch.optim.Optimizer):
         for parameter, lam in evaluation.lam.items():
             self.state[parameter]["lam"] = lam
         self._kept.keep(self._x())
-        self._kept_buffers.keep(buffer for model in self._models for buffer in model.buffers())
+        self._kept_buffers.keep(self._buffers())
         return evaluation.loss
 
     def _draw_eps(self, group: Group, parameter: Tensor) -> Tensor:
@@ -252,8 +257,9 @@ class AMC(torch.optim.Optimizer):
                 self.state[parameter]["mu"].zero_()
 
     def _return(self) -> None:
+        """Go back to x, and to the buffers, such as running statistics, that the pass at x' may have changed."""
         self._kept.put_back(self._x())
-        self._kept_buffers.put_back()
+        self._kept_buffers.put_back_changed(self._buffers())
 
     @contextmanager
     def _returning_on_error(self) -> Iterator[None]:
