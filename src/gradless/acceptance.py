@@ -1,4 +1,4 @@
-"""The Metropolis rule. Nothing else in gradless compares two losses."""
+"""The Metropolis rule. Nothing else in gradless compares two losses, but its twin in `gradless.pytorch`."""
 
 import jax
 import jax.numpy as jnp

@@ -29,7 +29,9 @@ def test_a_compiled_model_trains_as_an_eager_one(backend, kind):
         torch.manual_seed(0)
         model = {
             "mlp": lambda: nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 1)),
-            "convolution": lambda: nn.Sequential(nn.Conv1d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32, 1)),
+            "convolution": lambda: nn.Sequential(
+                nn.Conv1d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32, 1)
+            ),
             "attention": lambda: nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True),
             "recurrent": lambda: Last(nn.GRU(8, 4, num_layers=2, batch_first=True)),
         }[kind]()

@@ -1,4 +1,4 @@
-"""What the optimizer holds: one copy of the parameters, and mu when epsilon is not 0. Paper: Sec. III A, last paragraph."""
+"""What the optimizer holds: one copy of the parameters, and mu when epsilon is not 0. Paper: Sec. III A, at its end."""
 
 import gc
 

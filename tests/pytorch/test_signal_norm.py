@@ -93,7 +93,9 @@ def test_a_convolution_of_one_image():
     check_layer(nn.Conv2d(2, 4, (1, 3), groups=2), torch.randn(2, 4, 5), feature=0)
 
 
-@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}]
+)
 @pytest.mark.parametrize(("kind", "dims"), [(nn.ConvTranspose1d, 1), (nn.ConvTranspose2d, 2), (nn.ConvTranspose3d, 3)])
 def test_transposed_convolutions(kind, dims, options):
     layer, x = kind(4, 2, 3, **options), torch.randn(2, 4, *[3, 4, 3][:dims])
@@ -295,9 +297,7 @@ def test_a_transformer_is_read_in_training_and_in_evaluation():
         model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         x = torch.randn(3, 5, 4)
         padded = torch.tensor([[False] * 5, [False] * 4 + [True], [False] * 5])
-        found = [
-            lams(copy.deepcopy(model).train(mode), x, None, padded if mode else None) for mode in (True, False)
-        ]
+        found = [lams(copy.deepcopy(model).train(mode), x, None, padded if mode else None) for mode in (True, False)]
         plain = lams(copy.deepcopy(model).train(), x)
     for name, lam in plain.items():
         torch.testing.assert_close(found[1][name], lam)

@@ -1,5 +1,7 @@
 """The PyTorch class and the JAX kernel make the same moves, given the same noise."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,7 @@ STEPS = 300
 WIDTHS = (2, 8, 3, 1)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(STEPS, 20, 2))  # a batch for every step; a fixed batch is the first
-START = [0.5 * RNG.normal(size=shape) for a, b in zip(WIDTHS, WIDTHS[1:], strict=False) for shape in ((b, a), (b,))]
+START = [0.5 * RNG.normal(size=shape) for a, b in pairwise(WIDTHS) for shape in ((b, a), (b,))]
 N = sum(part.size for part in START)
 NORMAL, XI = RNG.normal(size=(STEPS, N)), 1 - RNG.uniform(size=STEPS)
 SETTINGS = {"sigma": 0.05, "n_s": 5}
@@ -30,7 +32,9 @@ class GivenNoise:
         self.optimizer = optimizer
         sizes = [parameter.numel() for parameter in optimizer.param_groups[0]["params"]]
         ends = np.cumsum(sizes)
-        self.places = {p: slice(e - p.numel(), e) for p, e in zip(optimizer.param_groups[0]["params"], ends, strict=True)}
+        self.places = {
+            p: slice(e - p.numel(), e) for p, e in zip(optimizer.param_groups[0]["params"], ends, strict=True)
+        }
 
     def normal(self, parameter):
         flat = NORMAL[self.optimizer.n, self.places[parameter]]
@@ -50,7 +54,7 @@ class GivenNoise:
 
 
 def run_torch(settings, is_new_batch):
-    layers = [nn.Linear(a, b, dtype=torch.float64) for a, b in zip(WIDTHS, WIDTHS[1:], strict=False)]
+    layers = [nn.Linear(a, b, dtype=torch.float64) for a, b in pairwise(WIDTHS)]
     model = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
     for parameter, value in zip(model.parameters(), START, strict=True):
         parameter.data = torch.from_numpy(value.copy())

@@ -16,8 +16,8 @@ from gradless.pytorch.recurrent import recurrent
 from gradless.pytorch.sums import LAYERS
 
 # lambda is 1 for what scales or shifts single signals, and for a table of which single rows are read.
-ONES = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.PReLU, nn.Embedding)
-ONES += (nn.RMSNorm,) if hasattr(nn, "RMSNorm") else ()
+ONES: tuple[Any, ...] = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.PReLU, nn.Embedding)
+ONES += (nn.RMSNorm,) if hasattr(nn, "RMSNorm") else ()  # since PyTorch 2.4
 
 
 class Signals:
@@ -39,8 +39,8 @@ class Signals:
             self.parameters |= {own[name]: parameter for name, parameter in module.named_parameters(recurse=False)}
             if isinstance(module, ONES):
                 self.ones |= set(own.values())
-                if getattr(module, "padding_idx", None) is not None:
-                    self.padding[own["weight"]] = module.padding_idx
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                self.padding[own["weight"]] = module.padding_idx
             listen = next((function for kind, function in LAYERS if isinstance(module, kind)), None)
             if listen or isinstance(module, nn.RNNBase):
                 self.ones |= {whole for name, whole in own.items() if "bias" in name}
@@ -77,7 +77,7 @@ class Signals:
         for parameter in sought:
             uses = [use for name in names.get(parameter, []) for use in self.heard.get(name, [])]
             if uses:
-                lams[parameter] = inverse_root(sum(uses) / len(uses)).to(working_dtype(parameter))
+                lams[parameter] = inverse_root(sum(uses[1:], start=uses[0]) / len(uses)).to(working_dtype(parameter))
             else:
                 lams[parameter] = self._without_fan_in(parameter, names.get(parameter, []))
                 if not self.ones.intersection(names.get(parameter, [])):
@@ -126,7 +126,7 @@ class Ear:
 class RecurrentEar(Ear):
     """The hook after a recurrent module, which reads its output too."""
 
-    def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:  # type: ignore[override]
+    def __call__(self, module: nn.RNNBase, args: Any, kwargs: Any, output: Any) -> None:  # type: ignore[override]
         if self.signals.is_listening:
             start, now = self.listen.start, GlobalRandomness({output[0].data.device})
             if start is not None:

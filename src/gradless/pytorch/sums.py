@@ -1,7 +1,7 @@
 """The sum of squares that the neurons of one layer receive, for each kind of layer.
 
-Paper: Sec. III B, Eq. (17), the bracket: mean over data of the sum over the neuron's inputs of S_i^2. Each function gives,
-for one call of a layer, the sums of its weights by name, in a shape that broadcasts to the weight.
+Paper: Sec. III B, Eq. (17), the bracket: mean over data of the sum over the neuron's inputs of S_i^2. Each function
+gives, for one call of a layer, the sums of its weights by name, in a shape that broadcasts to the weight.
 """
 
 from collections.abc import Callable
