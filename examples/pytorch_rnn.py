@@ -1,8 +1,8 @@
 """Train the recurrent net of the paper's Fig. 5 in PyTorch: 0 against 1, read pixel by pixel.
 
 Paper: Sec. II D, two layers of simple tanh neurons and a linear head. The default is a small version that ends within
-a minute: 7 x 7 pixels instead of 28 x 28, 32 neurons a layer instead of 64, minibatches of 100 instead of 1500, sigma 0.01
-instead of 0.001. Sequences of 49 steps are short enough for gradients too, so it shows that aMC trains a recurrent
+a minute: 7 x 7 pixels instead of 28 x 28, 32 neurons a layer instead of 64, minibatches of 100 instead of 1500, sigma
+0.01 instead of 0.001. Sequences of 49 steps are short enough for gradients too, so it shows that aMC trains a recurrent
 PyTorch module; it does not show that gradients fail. That is the paper's size, which takes hours:
 
     python examples/pytorch_rnn.py --shrink 1 --hidden 64 --batch 1500 --sigma 1e-3 --steps 40000

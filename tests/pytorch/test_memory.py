@@ -11,7 +11,7 @@ from gradless.pytorch import AMC
 
 def bytes_alive():
     """The memory of all tensors that Python can reach, each storage once."""
-    tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    tensors = [thing for thing in gc.get_objects() if type(thing) in (torch.Tensor, nn.Parameter)]
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 
 

@@ -59,6 +59,21 @@ def test_a_hand_worked_accepted_and_rejected_move():
     assert (optimizer.n, optimizer.num_accepted, optimizer.num_nonfinite) == (4, 2, 0)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1e-9])
+def test_mu_is_moved_by_the_very_noise_of_the_move(temperature):
+    """The noise is drawn a second time for mu. From x = 0 and with epsilon = 1, x' and mu are both eps."""
+    x = [nn.Parameter(torch.zeros(5)), nn.Parameter(torch.zeros(3, 2, dtype=torch.float64))]
+    optimizer = AMC(x, epsilon=1.0, temperature=temperature, seed=0)
+    optimizer.step(losses(1.0, 0.0))
+    first = [parameter.detach().clone() for parameter in x]
+    for parameter in x:
+        assert parameter.abs().min() > 0
+        assert torch.equal(parameter, optimizer.state[parameter]["mu"])
+    optimizer.step(losses(0.0, -1.0))  # eps = mu + new noise
+    for parameter, one in zip(x, first, strict=True):
+        assert (parameter - 3 * one).abs().min() > 1e-6  # the same noise again would lead to 3 eps
+
+
 def test_groups_move_together_and_shrink_each_by_its_own_rule():
     a, b = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
     groups = [{"params": [a], "sigma": 0.5, "n_s": 1, "sigma_decay": 0.5}, {"params": [b], "epsilon": 0.5}]

@@ -84,6 +84,26 @@ def test_a_state_of_another_optimizer_is_refused():
         optimizer.load_state_dict(other.state_dict())
 
 
+def test_a_state_from_before_the_first_step_brings_its_seed():
+    ends = []
+    model, optimizer = build(torch.float32, {"seed": 1})
+    other, resumed = build(torch.float32, {"seed": 2})
+    resumed.load_state_dict(optimizer.state_dict())
+    for pair in ((model, optimizer), (other, resumed)):
+        torch.manual_seed(0)
+        run(*pair, 10)
+        ends.append(pair[0][0].weight.detach())
+    assert torch.equal(*ends)
+
+
+def test_random_numbers_of_another_kind_of_device_are_refused():
+    model, optimizer = build(torch.float32, {})
+    run(model, optimizer, 1)
+    elsewhere = AMC([nn.Parameter(torch.empty_like(p, device="meta")) for p in model.parameters()])
+    with pytest.raises(ValueError, match="random numbers drawn on cpu cannot go on on meta: load on the same kind"):
+        elsewhere.load_state_dict(optimizer.state_dict())
+
+
 def test_a_loaded_state_is_a_copy():
     model, optimizer = build(torch.float32, SETTINGS["mu"])
     run(model, optimizer, 20)

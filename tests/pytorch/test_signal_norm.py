@@ -256,6 +256,45 @@ def test_parameters_that_cannot_be_placed_are_named_in_one_warning():
         optimizer.step(lambda: model(x).sum())
 
 
+def test_a_layer_with_a_forward_of_its_own_is_not_read():
+    class Scaled(nn.Linear):
+        def forward(self, x, by):
+            return super().forward(by * x)
+
+    layer, x = Scaled(3, 2), torch.randn(4, 3)
+    optimizer = AMC(layer, signal_norm=True)
+    with pytest.warns(UserWarning, match="not seen the inputs of weight, bias: lambda is 1 there"):
+        optimizer.step(lambda: layer(x, 2.0).sum())
+
+
+def test_lambda_is_that_of_x_after_a_rejection_and_that_of_the_new_x_after_an_acceptance():
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)), torch.randn(4, 3)
+    optimizer, left = AMC(model, sigma=0.5, signal_norm=True, fixed_batch=True, seed=0), [2.0, 3.0, 2.0, 1.0]
+
+    def loss():
+        model(x)
+        return left.pop(0)
+
+    def inner():
+        return model[0](x).square().sum(1).mean().rsqrt()
+
+    before = inner()
+    optimizer.step(loss)  # 2 -> 3, rejected
+    torch.testing.assert_close(optimizer.state[model[1].weight]["lam"], before)
+    optimizer.step(loss)  # looked at again, 2; 2 -> 1, accepted
+    torch.testing.assert_close(optimizer.state[model[1].weight]["lam"], inner())
+    assert abs(inner() - before) > 1e-3
+
+
+def test_on_minibatches_lambda_is_that_of_the_present_one():
+    layer, x = nn.Linear(3, 1), torch.randn(4, 3)
+    optimizer = AMC(layer, signal_norm=True, seed=0)
+    for scale in (1.0, 10.0):
+        optimizer.step(lambda scale=scale: layer(scale * x).square().sum())
+        expected = x.square().sum(1).mean().rsqrt() / scale
+        torch.testing.assert_close(optimizer.state[layer.weight]["lam"], expected)
+
+
 def test_inputs_in_half_precision_are_squared_in_float32():
     model = nn.Linear(2, 2, dtype=torch.float16)
     x = torch.full((3, 2), 300.0, dtype=torch.float16)  # 300^2 is beyond float16

@@ -48,11 +48,22 @@ class Noise:
             # torch.load may have carried the state to a GPU; a generator takes it from the CPU.
             self.generator(torch.device(device)).set_state(place.cpu())
 
+    def load(self, seed: int, state: dict[str, Tensor], devices: list[torch.device]) -> None:
+        """Go on with the numbers of another object, whose parameters were on devices of the same kinds."""
+        saved = [torch.device(device).type for device in state]
+        if state and saved != [device.type for device in devices]:
+            here = ", ".join(map(str, devices))
+            raise ValueError(
+                f"random numbers drawn on {', '.join(saved)} cannot go on on {here}: load on the same kind"
+            )
+        self.seed, self.generators = seed, {}
+        self.set_state(dict(zip(map(str, devices), state.values(), strict=False)))
+
 
 class GlobalRandomness:
     """Where PyTorch's global generators stand, so that two calls of a closure see the same dropout."""
 
-    def __init__(self, devices: set[torch.device]) -> None:
+    def __init__(self, devices: list[torch.device]) -> None:
         self.cpu = torch.get_rng_state()
         self.others = [(d, _backend(d).get_rng_state(*_which(d))) for d in devices if d.type != "cpu"]
 

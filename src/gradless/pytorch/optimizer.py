@@ -149,7 +149,8 @@ class AMC(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next step needs; temperature, fixed_batch and seed are given again to the new object."""
-        own = {name: getattr(self, name) for name in COUNTS} | {"loss": self.loss, "noise": self.noise.state()}
+        own = {name: getattr(self, name) for name in COUNTS}
+        own |= {"loss": self.loss, "seed": self.noise.seed, "noise": self.noise.state()}
         return {**super().state_dict(), "amc": own}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -164,7 +165,7 @@ class AMC(torch.optim.Optimizer):
             self.state[parameter] = {name: value.to(parameter.device, copy=True) for name, value in own.items()}
         for name in (*COUNTS, "loss"):
             setattr(self, name, state_dict["amc"][name])
-        self.noise.set_state(state_dict["amc"]["noise"])
+        self.noise.load(state_dict["amc"]["seed"], state_dict["amc"]["noise"], self._devices())
         self._kept = Kept()
 
     def _all(self) -> list[Tensor]:
@@ -177,17 +178,19 @@ class AMC(torch.optim.Optimizer):
     def _x(self) -> list[Tensor]:
         return [parameter for _, parameter in self._parameters()]
 
+    def _devices(self) -> list[torch.device]:
+        return list(dict.fromkeys(parameter.device for parameter in self._all()))
+
     def _buffers(self) -> list[Tensor]:
         return [buffer for model in self._models for buffer in model.buffers()]
 
     def _note_randomness(self) -> GlobalRandomness:
         """Note where PyTorch's generators stand: U(x) and U(x') are compared under the same dropout."""
-        devices = dict.fromkeys(parameter.device for parameter in self._x())
-        if not devices:
+        if not self._x():
             raise ValueError("there is no parameter to move: requires_grad=False keeps a parameter where it is")
-        for device in devices:
+        for device in self._devices():
             self.noise.generator(device)
-        return GlobalRandomness(set(devices))
+        return GlobalRandomness(self._devices())
 
     def _look(self, closure: Closure) -> Tensor | float:
         """Return U(x), and keep x to return to."""

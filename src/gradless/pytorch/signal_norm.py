@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gradless.pytorch.noise import GlobalRandomness, working_dtype
-from gradless.pytorch.recurrent import recurrent
+from gradless.pytorch.recurrent import RECURRENT, recurrent
 from gradless.pytorch.sums import LAYERS
 
 # lambda is 1 for what scales or shifts single signals, and for a table of which single rows are read.
@@ -25,6 +25,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.is_listening = False
+        self.num_models = 0
         self.heard: dict[str, list[Tensor]] = {}  # by name of the weight: its sum in each call of its layer
         self.parameters: dict[str, Tensor] = {}
         self.ones: set[str] = set()  # names of parameters that have no fan-in
@@ -33,7 +34,8 @@ class Signals:
 
     def attach(self, model: nn.Module) -> None:
         """Put a hook on every layer of a model whose inputs tell a lambda."""
-        prefix = f"{len(self.parameters)}:" if self.parameters else ""
+        prefix = str(self.num_models) if self.num_models else ""
+        self.num_models += 1
         for path, module in model.named_modules(prefix=prefix):
             own = {name: f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
             self.parameters |= {own[name]: parameter for name, parameter in module.named_parameters(recurse=False)}
@@ -41,13 +43,14 @@ class Signals:
                 self.ones |= set(own.values())
             if isinstance(module, nn.Embedding) and module.padding_idx is not None:
                 self.padding[own["weight"]] = module.padding_idx
-            listen = next((function for kind, function in LAYERS if isinstance(module, kind)), None)
-            if listen or isinstance(module, nn.RNNBase):
+            listen = next((function for kind, function in LAYERS.items() if works_as(module, kind)), None)
+            is_recurrent = any(works_as(module, kind) for kind in RECURRENT)
+            if listen or is_recurrent:
                 self.ones |= {whole for name, whole in own.items() if "bias" in name}
                 self.heard |= {whole: [] for whole in own.values()}
             if listen:
                 module.register_forward_pre_hook(Ear(self, own, listen), with_kwargs=True)
-            elif isinstance(module, nn.RNNBase):
+            elif is_recurrent:
                 start = Start(self, own)
                 module.register_forward_pre_hook(start, with_kwargs=True)
                 module.register_forward_hook(RecurrentEar(self, own, start), with_kwargs=True)
@@ -100,6 +103,11 @@ class Signals:
             warnings.warn(f"signal norm has not seen the inputs of {names}: lambda is 1 there", stacklevel=2)
 
 
+def works_as(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Return whether a module is of a kind and computes as that kind does; a `forward` of its own may do anything."""
+    return isinstance(module, kind) and type(module).forward is kind.forward
+
+
 def inverse_root(mean: Tensor) -> Tensor:
     """lambda from the mean sum of squares: the inverse root, 0 where all inputs vanish. Paper: Eq. (17)."""
     is_zero = mean < torch.finfo(mean.dtype).tiny
@@ -128,7 +136,7 @@ class RecurrentEar(Ear):
 
     def __call__(self, module: nn.RNNBase, args: Any, kwargs: Any, output: Any) -> None:  # type: ignore[override]
         if self.signals.is_listening:
-            start, now = self.listen.start, GlobalRandomness({output[0].data.device})
+            start, now = self.listen.start, GlobalRandomness([output[0].data.device])
             if start is not None:
                 start.again()
             self.signals.hear(self.own, recurrent(module, *args, **kwargs, output=output))
@@ -142,7 +150,7 @@ class Start(Ear):
 
     def __call__(self, module: nn.RNNBase, args: Any, kwargs: Any) -> None:  # type: ignore[override]
         if self.signals.is_listening and module.training and module.dropout:
-            self.start = GlobalRandomness({next(module.parameters()).device})
+            self.start = GlobalRandomness([next(module.parameters()).device])
 
 
 class Deaf:

@@ -111,11 +111,11 @@ def shared(from_input: Tensor, from_state: Tensor, name_input: str, name_state: 
     }
 
 
-LAYERS: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], Callable[..., Sums]], ...] = (
-    (nn.Linear, linear),
-    (nn.Bilinear, bilinear),
-    ((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), transposed_convolution),
-    ((nn.Conv1d, nn.Conv2d, nn.Conv3d), convolution),
-    (nn.RNNCellBase, cell),
-    (nn.MultiheadAttention, attention),
-)
+LAYERS: dict[type[nn.Module], Callable[..., Sums]] = {
+    nn.Linear: linear,
+    nn.Bilinear: bilinear,
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), convolution),
+    **dict.fromkeys((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), transposed_convolution),
+    **dict.fromkeys((nn.RNNCell, nn.LSTMCell, nn.GRUCell), cell),
+    nn.MultiheadAttention: attention,
+}
