@@ -104,6 +104,19 @@ def test_random_numbers_of_another_kind_of_device_are_refused():
         elsewhere.load_state_dict(optimizer.state_dict())
 
 
+def test_a_state_loaded_beside_other_parameters_does_not_bring_their_loss():
+    """U(x) of the saved net is not U(x) of this one, and x itself has not changed since this optimizer's last step."""
+    (model, optimizer), (other, resumed) = (build(torch.float32, {"fixed_batch": True, "seed": s}) for s in (1, 2))
+    run(model, optimizer, 40)
+    run(other, resumed, 3)  # not at a step at which the loss is measured again anyway
+    before = float(resumed.loss)
+    assert float(optimizer.loss) < 0.9 * before
+    resumed.load_state_dict(optimizer.state_dict())
+    resumed.param_groups[0]["sigma"] = 1e-9
+    run(other, resumed, 1)
+    assert abs(float(resumed.loss) - before) < 1e-5
+
+
 def test_a_loaded_state_is_a_copy():
     model, optimizer = build(torch.float32, SETTINGS["mu"])
     run(model, optimizer, 20)

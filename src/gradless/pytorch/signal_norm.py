@@ -140,7 +140,7 @@ class RecurrentEar(Ear):
             if start is not None:
                 start.again()
             self.signals.hear(self.own, recurrent(module, *args, **kwargs, output=output))
-            now.again()
+            now.again()  # cuDNN draws its masks elsewhere: what was drawn here must not count
 
 
 class Start(Ear):
@@ -149,8 +149,8 @@ class Start(Ear):
     start: GlobalRandomness | None = None
 
     def __call__(self, module: nn.RNNBase, args: Any, kwargs: Any) -> None:  # type: ignore[override]
-        if self.signals.is_listening and module.training and module.dropout:
-            self.start = GlobalRandomness([next(module.parameters()).device])
+        is_dropping = self.signals.is_listening and module.training and module.dropout > 0
+        self.start = GlobalRandomness([next(module.parameters()).device]) if is_dropping else None
 
 
 class Deaf:
