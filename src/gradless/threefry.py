@@ -51,7 +51,7 @@ def normal(key: Key, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
         bits, one = (first ^ second) >> np.uint32(9), np.uint32(0x3F800000)
     else:
         wide = lax.shift_left(first.astype(np.uint64), np.uint64(32)) | second.astype(np.uint64)
-        bits, one = wide >> np.uint64(12), np.uint64(0x3FF0000000000000)
+        bits, one = wide >> np.uint64(12), np.uint64(0x3FF0000000000000)  # type: ignore[assignment]
     between_one_and_two = lax.bitcast_convert_type(bits | one, dtype)  # all mantissas are equally likely
     lowest = np.nextafter(dtype.type(-1), dtype.type(0))
     uniform = jnp.maximum(lowest, (between_one_and_two - dtype.type(1)) * dtype.type(2) + lowest)
