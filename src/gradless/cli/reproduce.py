@@ -108,4 +108,6 @@ def show(console: Console, verdicts: list[Verdict]) -> None:
     for verdict in verdicts:
         outcome = Text(verdict.outcome, STYLES.get(verdict.outcome, "yellow"))
         table.add_row(verdict.claim, verdict.says, verdict.measured, verdict.rule, outcome)
-    console.print(table, soft_wrap=False, width=console.width if console.is_terminal else LOG_WIDTH)
+    if not console.is_terminal:
+        console.width = LOG_WIDTH
+    console.print(table, soft_wrap=False)

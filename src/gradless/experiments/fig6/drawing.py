@@ -97,7 +97,8 @@ def _draw_survival(axis: Any, rows: list[dict[str, Any]], depths: Sequence[float
         axis.step(steps, alive, dash, where="post", color=str(shade), label=f"d = {depth:g}")
     axis.set(xlabel="epoch n", ylabel="untrained runs", xscale="log", ylim=(-0.03, 1.05))
     axis.set_title(f"(c)  {LABELS[kind]}", loc="left", fontsize=10)
-    axis.legend(frameon=False, fontsize=8)
+    if axis.lines:
+        axis.legend(frameon=False, fontsize=8)
 
 
 def _draw_legend(axis: Any) -> None:
