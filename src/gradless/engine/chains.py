@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine import run
@@ -52,6 +53,16 @@ class Chain:
         self.carry, record = run.start(program, self.algorithm, self.key, x, data, self.work.test)
         self.rows.append(self._row({name: np.asarray(value) for name, value in record.items()}))
         return self.rows[-1]["loss"]
+
+    def go_on(self, state: State, t: int) -> None:
+        """Stand at step t with a state from elsewhere; what it knew of its data is looked up on the present ones."""
+        program, data = self.work.stage(self.stage)
+        self.t = self.last_record = t
+        self.stage_start = (t, 0.0, 1, self._batch_size(program, data))
+        step = jnp.asarray(t, jnp.int32)
+        state = run.look_again(program, self.key, state, step, data)
+        counts = [jnp.zeros((), jnp.int32) for _ in range(3)]  # a buffer each: the next chunk takes what it is given
+        self.carry = run.Carry(step, state, *counts)
 
     def expected_carry(self, x: jax.Array) -> run.Carry:
         """Return the shapes that the loop's state has, to compare a checkpoint with; nothing is computed."""

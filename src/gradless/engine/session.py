@@ -84,6 +84,13 @@ class Session:
         self.work.compile_seconds.append(time.perf_counter() - began)
         self.accepted = [0] * len(self.chains)
 
+    def go_on(self, states: list[Any], t: int) -> None:
+        """Stand at step t with the states of another session, on the data of this one; instead of `begin`."""
+        with precision_of(self.dtype):
+            for chain, state in zip(self.chains, states, strict=True):
+                chain.go_on(jax.tree.map(jax.numpy.asarray, state), t)
+        self.t, self.accepted = t, [0] * len(self.chains)
+
     def go(self) -> None:
         """Run to the end; whatever ends it, the listeners are told when all chains are at rest."""
         try:

@@ -1,0 +1,63 @@
+"""The net of an estimator: its first weights, its outputs, and its weights in the units of the targets."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from gradless.engine.session import precision_of
+from gradless.models.mlp import ACTIVATIONS, MLP, Params
+
+NUM_ROWS = 256  # passed through the net at once: one compiled program serves every number of rows
+
+
+def first_params(net: MLP, dtype: Any, key: jax.Array) -> Params:
+    """Draw weights from N(0, gain^2/fan_in) and set biases to 0, by NumPy from the bits of a JAX key.
+
+    Differs: from `MLP.init(key, "kaiming")` in the random numbers alone; NumPy has nothing to compile for a new shape.
+    """
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    num_layers = len(net.widths) - 1
+    layers = []
+    for i in range(num_layers):
+        fan_in, fan_out = net.widths[i : i + 2]
+        gain = ACTIVATIONS[net.activation].gain if i < num_layers - 1 else 1.0
+        weight = gain / np.sqrt(fan_in) * rng.standard_normal((fan_in, fan_out))
+        layers.append({"weight": weight.astype(dtype), "bias": np.zeros(fan_out, dtype)})
+    return {"layers": layers}
+
+
+def outputs_for(net: MLP, params: Params, x: np.ndarray) -> np.ndarray:
+    """Return what the net says of each row of x."""
+    dtype = params["layers"][0]["weight"].dtype
+    parts = []
+    with precision_of(dtype):
+        for begin in range(0, len(x), NUM_ROWS):
+            rows = x[begin : begin + NUM_ROWS].astype(dtype)
+            filled = np.concatenate([rows, np.zeros((NUM_ROWS - len(rows), x.shape[1]), dtype)])
+            parts.append(np.asarray(_apply(net, params, filled))[: len(rows)])
+    return np.concatenate(parts)
+
+
+@partial(jax.jit, static_argnames=("net",))
+def _apply(net: MLP, params: Params, x: jax.Array) -> jax.Array:
+    return net.apply(params, x)
+
+
+def in_units(params: Params, unit: np.ndarray, centre: np.ndarray) -> Params:
+    """Return the net whose outputs are those of `params` times `unit` plus `centre`."""
+    *hidden, last = params["layers"]
+    dtype = last["weight"].dtype
+    weight, bias = last["weight"] * unit, last["bias"] * unit + centre
+    return {"layers": [*hidden, {"weight": weight.astype(dtype), "bias": bias.astype(dtype)}]}
+
+
+def out_of_units(params: Params, unit: np.ndarray, centre: np.ndarray) -> Params:
+    """Return the net from which `in_units` makes `params`."""
+    return in_units(params, 1 / unit, -centre / unit)
+
+
+def as_params(coefs: list[np.ndarray], intercepts: list[np.ndarray]) -> Params:
+    """Return weights and biases as scikit-learn keeps them, as the net's own pytree."""
+    return {"layers": [{"weight": w, "bias": b} for w, b in zip(coefs, intercepts, strict=True)]}

@@ -1,0 +1,61 @@
+"""The estimators' parameters, refused in `fit` if they are wrong: name, rule and value in one line."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from gradless.models.mlp import ACTIVATIONS
+from gradless.settings import COUNT, NOT_NEGATIVE, POSITIVE, WITHIN_ONE, check
+
+SWITCHES = ("signal_norm", "early_stopping", "warm_start", "verbose")
+
+
+def check_parameters(estimator: Any, losses: dict[str, Any]) -> None:
+    """Refuse the first wrong parameter of an estimator."""
+    _check_widths(estimator.hidden_layer_sizes)
+    if estimator.activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {estimator.activation!r}")
+    if not callable(estimator.loss) and estimator.loss not in ("auto", *losses):
+        raise ValueError(f"loss must be a function or one of auto, {', '.join(losses)}, got {estimator.loss!r}")
+    if isinstance(estimator.sigma, str):
+        if estimator.sigma != "auto":
+            raise ValueError(f'sigma must be positive or "auto", got {estimator.sigma!r}')
+    else:
+        check("sigma", estimator.sigma, POSITIVE)
+    check("epsilon", estimator.epsilon, WITHIN_ONE)
+    check("n_s", estimator.n_s, COUNT)
+    if not callable(estimator.temperature):
+        check("temperature", estimator.temperature, NOT_NEGATIVE)
+    check("n_iter_no_change", estimator.n_iter_no_change, COUNT)
+    check("tol", estimator.tol, NOT_NEGATIVE)
+    for name in ("max_iter", "partial_fit_iter", "chains"):
+        _check_whole(name, getattr(estimator, name))
+    if estimator.batch_size != "full":
+        _check_whole("batch_size", estimator.batch_size, or_else=' or "full"')
+    if not _is_number(estimator.validation_fraction) or not 0 < estimator.validation_fraction < 1:
+        raise ValueError(f"validation_fraction must be above 0 and below 1, got {estimator.validation_fraction!r}")
+    for name in SWITCHES:
+        if not isinstance(getattr(estimator, name), bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {getattr(estimator, name)!r}")
+
+
+def widths(hidden_layer_sizes: Any) -> tuple[int, ...]:
+    """Return the widths of the hidden layers; one number means one layer."""
+    return tuple(int(width) for width in np.atleast_1d(np.asarray(hidden_layer_sizes, int)))
+
+
+def _check_widths(sizes: Any) -> None:
+    listed = [sizes] if isinstance(sizes, Integral) else sizes
+    is_right = isinstance(listed, list | tuple | np.ndarray) and np.ndim(listed) == 1
+    if not is_right or not all(isinstance(one, Integral) and not isinstance(one, bool) and one > 0 for one in listed):
+        raise ValueError(f"hidden_layer_sizes must be positive whole numbers, one per hidden layer, got {sizes!r}")
+
+
+def _check_whole(name: str, value: Any, or_else: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1{or_else}, got {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,13 @@
+"""scikit-learn's own checks of an estimator, all of them."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gradless.sklearn import MCClassifier, MCRegressor
+
+
+# The checks train on noise for as long as they are let; scikit-learn's own tests ignore this warning too.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([MCClassifier(max_iter=1000), MCRegressor(max_iter=1000)])
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)
