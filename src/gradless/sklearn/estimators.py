@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from gradless.models.mlp import MLP
-from gradless.sklearn.fitting import Fitted, Job, fit_chains
+from gradless.sklearn.fitting import Chains, Fitted, Job, fit_chains
 from gradless.sklearn.losses import CLASSIFIER_LOSSES, MULTICLASS, MULTILABEL, REGRESSION, REGRESSOR_LOSSES
 from gradless.sklearn.nets import as_params, outputs_for
 from gradless.sklearn.parameters import check_parameters, widths
@@ -45,6 +45,8 @@ class MCNet(BaseEstimator):
 
     losses: ClassVar[dict[str, Any]]
     default_loss: ClassVar[str]
+    n_iter_: int
+    _chains: Chains
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class MCNet(BaseEstimator):
         max_iter: int = 10_000,
         partial_fit_iter: int = 100,
         batch_size: Any = "full",
-        tol: float = 1e-3,
+        tol: float = 1e-2,
         n_iter_no_change: Any = 1000,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -140,7 +142,7 @@ class MCNet(BaseEstimator):
         self._net, self._chains = net, fitted.chains
 
     def _outputs(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
+        check_is_fitted(self, "coefs_")
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         return outputs_for(self._net, as_params(self.coefs_, self.intercepts_), X)
 
@@ -170,8 +172,10 @@ class MCClassifier(ClassifierMixin, MCNet):
         return tags
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "MCClassifier":
-        """Go on for partial_fit_iter steps from where the chains stand; the first call may name all classes."""
+        """Go on for partial_fit_iter steps from where the chains stand; the first call must name all classes."""
         goes_on = hasattr(self, "coefs_")
+        if classes is None and not goes_on and type_of_target(y) != "multilabel-indicator":
+            raise ValueError("classes must be given to the first call of partial_fit, got None")
         self._fit(X, y, sample_weight, goes_on, is_partial=True, classes=classes)
         return self
 

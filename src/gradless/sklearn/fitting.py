@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import train_test_split
 
-from gradless.engine.batches import Batches, FullBatch, Minibatch
+from gradless.engine.batches import FullBatch, Minibatch
+from gradless.engine.flat import ByIdentity
 from gradless.engine.plan import Plan
-from gradless.engine.session import Session, precision_of
+from gradless.engine.session import Listener, Session, precision_of
 from gradless.engine.train import prepare
 from gradless.engine.tuning import tune_sigma
 from gradless.kernels.amc import AMC
@@ -20,7 +21,7 @@ from gradless.sklearn import losses
 from gradless.sklearn.losses import MULTICLASS, REGRESSION
 from gradless.sklearn.nets import first_params, in_units, out_of_units, outputs_for
 from gradless.sklearn.progress import Judge, Progress, row_of, run_session
-from gradless.sklearn.samples import Samples, as_data, filled, merged, units
+from gradless.sklearn.samples import Samples, Units, as_data, filled, merged, units_of
 from gradless.types import Loss
 
 RECORDS = 5  # of the curves, from one look at the progress to the next
@@ -31,8 +32,7 @@ class Chains(NamedTuple):
     """Where the chains of an estimator stand, and all that the next steps need; NumPy throughout."""
 
     seed: int
-    unit: np.ndarray | None  # of each target, with `centre`: the units in which a regressor's chains work
-    centre: np.ndarray | None
+    units: Units | None  # in which a regressor's chains work
     settings: tuple[Any, ...]  # those that shape a state
     sigma: float = np.nan  # sigma_0
     t: int = 0
@@ -76,30 +76,29 @@ class Job:
 
     def set_aside(self, samples: Samples, rng: np.random.RandomState) -> tuple[Samples, Judge]:
         """Return the samples to train on, and the score on the others: accuracy, or R^2 of a regressor."""
+        index, fraction = np.arange(len(samples)), self.estimator.validation_fraction
         label = samples.y[:, 0] if self.task == MULTICLASS else None
-        fraction = self.estimator.validation_fraction
-        index = np.arange(len(samples))
         kept, held = train_test_split(index, test_size=fraction, stratify=label, random_state=rng)
         training, validation = samples.take(np.sort(kept)), samples.take(held)
-        unit, centre = self.units(training)
+        wanted = validation.y if label is None else label[held]
+        units = self.units(training)
 
         def judge(params: Params) -> float:
             outputs = outputs_for(self.net, params, validation.x)
-            if self.task == REGRESSION:
-                return float(r2_score(validation.y, outputs * unit + centre, sample_weight=validation.weight))
-            is_one = outputs > 0
-            answers = np.argmax(outputs, axis=1)[:, None] if self.task == MULTICLASS else is_one.astype(int)
-            return float(accuracy_score(validation.y, answers, sample_weight=validation.weight))
+            if units is not None:
+                return float(r2_score(wanted, outputs * units.spread + units.centre, sample_weight=validation.weight))
+            answers = np.argmax(outputs, axis=1) if self.task == MULTICLASS else (outputs > 0).astype(int)
+            return float(accuracy_score(wanted, answers, sample_weight=validation.weight))
 
         return training, judge
 
-    def units(self, samples: Samples) -> tuple[Any, Any]:
+    def units(self, samples: Samples) -> Units | None:
         """Return the units of a regressor's targets."""
-        return units(samples) if self.task == REGRESSION else (None, None)
+        return units_of(samples) if self.task == REGRESSION else None
 
     def new_chains(self, samples: Samples, seed: int) -> Chains:
         """Return chains that have not begun."""
-        return Chains(seed, *self.units(samples), self.shaping_settings(samples))
+        return Chains(seed, self.units(samples), self.shaping_settings(samples))
 
     def shaping_settings(self, samples: Samples) -> tuple[Any, ...]:
         """Return the settings that decide the shape of a chain's state: chains cannot go on under others."""
@@ -111,21 +110,38 @@ class Job:
         own = self.estimator
         return AMC(sigma, own.epsilon, own.n_s, bool(own.signal_norm), own.temperature)
 
-    def loss(self, params: Params, data: dict[str, Any]) -> Loss:
-        """Return the loss for the engine; a function is called once at the start, where its mistakes are the user's."""
-        own, net = self.estimator, self.net
+    def loss(self, params: Params, data: dict[str, Any]) -> tuple[Loss, losses.HostMetric | None]:
+        """Return the loss for the engine, and the metric behind it if that has to be called in Python.
+
+        A function is called once here, at `params`, so that its mistakes are seen as it makes them.
+        """
+        own = self.estimator
         if not callable(own.loss):
             name = own.loss if own.loss != "auto" else own.default_loss
-            return losses.named_loss(net, self.task, name)
+            return losses.named_loss(self.net, self.task, name), None
         with precision_of(data["x"].dtype):
-            outputs = losses.outputs_of(net, params, data)
+            outputs = losses.outputs_of(self.net, params, data)
             shown = [np.asarray(one) for one in losses.shown(self.task, outputs, data, self.is_flat)]
             shown += [data["weight"]] if "weight" in data else []
-            is_on_host = not losses.is_traceable(own.loss, *shown)
+            is_traceable = losses.is_traceable(own.loss, *shown)
         value = losses.call_metric(own.loss, *shown)
-        if np.ndim(value) != 0 or not np.isrealobj(value):
+        if np.ndim(value) != 0:
             raise ValueError(f"loss must return one number, got an array of shape {np.shape(value)}")
-        return losses.metric_loss(net, self.task, own.loss, self.is_flat, is_on_host)
+        host = None if is_traceable else losses.host_metric(ByIdentity(own.loss))
+        return losses.metric_loss(self.net, self.task, ByIdentity(host or own.loss), self.is_flat), host
+
+
+class Troubles(Listener):
+    """Ends a fit with the exception of a metric that was called in Python."""
+
+    def __init__(self, metric: losses.HostMetric):
+        self.metric = metric
+        metric.trouble = None
+
+    def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
+        """Raise what the metric has raised."""
+        if self.metric.trouble is not None:
+            raise self.metric.trouble
 
 
 def fit_chains(
@@ -140,7 +156,7 @@ def fit_chains(
         chains = job.new_chains(samples, seed)
     if job.batch_size is None and not callable(own.loss):
         samples = filled(samples)
-    data = as_data(samples, chains.unit, chains.centre)
+    data = as_data(samples, chains.units)
 
     steps, patience = (own.partial_fit_iter, np.inf) if is_partial else (own.max_iter, own.n_iter_no_change)
     progress = Progress(own.tol, patience, judge, bool(own.verbose))
@@ -148,9 +164,7 @@ def fit_chains(
     first = session.t
     outcome = run_session(session, steps, progress)
 
-    params = outcome.params
-    if chains.unit is not None and chains.centre is not None:
-        params = in_units(params, chains.unit, chains.centre)
+    params = outcome.params if chains.units is None else in_units(outcome.params, chains.units)
     states = [type(chain.carry.state)(*map(np.asarray, chain.carry.state)) for chain in session.chains]
     # The net chosen by its validation score is not where the chains stand: there is no going on from there.
     chains = chains._replace(t=session.t, states=None if judge else states)
@@ -162,34 +176,49 @@ def _session(
     job: Job, data: dict[str, Any], start: Params | None, chains: Chains, steps: int, stretch: int
 ) -> tuple[Session, Chains]:
     """Return a session that has begun, or goes on, and the chains with their sigma_0."""
-    own, dtype = job.estimator, data["x"].dtype
-    params = start if start is None or chains.unit is None else out_of_units(start, chains.unit, chains.centre)
-    begin: Any = partial(first_params, job.net, dtype) if params is None else params
-    loss = job.loss(first_params(job.net, dtype, jax.random.key(0)) if params is None else params, data)
-    batches: Batches = FullBatch() if job.batch_size is None else Minibatch(min(job.batch_size, len(data["x"])))
-    if np.isnan(chains.sigma):
-        sigma = own.sigma
-        if sigma == "auto":
-            least, most = TRIAL_STEPS
-            trial = {"steps": max(least, min(steps // 20, most)), "seed": chains.seed, "batches": batches}
-            trial |= {"precision": str(dtype), "stop_when_frozen": True}
-            sigma = tune_sigma(job.algorithm(1.0), loss, begin, data=data, **trial).sigma
-        chains = chains._replace(sigma=float(sigma))
-    is_bounded = not callable(own.loss) and batches.is_fixed  # a loss of 0 is the lowest there is
+    own, precision = job.estimator, str(data["x"].dtype)
+    if start is not None and chains.units is not None:
+        start = out_of_units(start, chains.units)
+    draw = partial(first_params, job.net, precision)
+    loss, host = job.loss(draw(jax.random.key(chains.seed)) if start is None else start, data)
+    begin = draw if start is None else start
+    batches = FullBatch() if job.batch_size is None else Minibatch(min(job.batch_size, len(data["x"])))
     plan = Plan(
         steps=chains.t + steps,
         batches=batches,
         chains=tuple(range(own.chains)),
         seed=chains.seed,
-        precision=str(dtype),
+        precision=precision,
         record_every=max(1, stretch // RECORDS),
-        target_loss=0.0 if is_bounded else None,
+        # A named loss is never below 0. On a minibatch it may be 0 though the next one's is not.
+        target_loss=0.0 if batches.is_fixed and not callable(own.loss) else None,
         stop_when_frozen=True,
     )
+    if np.isnan(chains.sigma):
+        sigma = _tuned(job, loss, begin, data, plan) if own.sigma == "auto" else own.sigma
+        chains = chains._replace(sigma=float(sigma))
     session = prepare(job.algorithm(chains.sigma), loss, begin, plan, data=data)
     session.report = lambda words: None  # a frozen chain has come as far as it can, and ends
+    if host is not None:
+        session.listeners.append(Troubles(host))
     if chains.states is None:
         session.begin()
     else:
         session.go_on(chains.states, chains.t)
     return session, chains
+
+
+def _tuned(job: Job, loss: Loss, begin: Any, data: Any, plan: Plan) -> float:
+    least, most = TRIAL_STEPS
+    tuning = tune_sigma(
+        job.algorithm(1.0),
+        loss,
+        begin,
+        data=data,
+        steps=max(least, min(plan.steps // 20, most)),
+        batches=plan.batches,
+        seed=plan.seed,
+        precision=plan.precision,
+        stop_when_frozen=True,
+    )
+    return tuning.sigma

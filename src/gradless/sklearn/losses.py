@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gradless.engine.flat import ByIdentity
 from gradless.models.mlp import ACTIVATIONS, MLP, Params
 
 Batch = dict[str, jax.Array]
@@ -61,13 +62,13 @@ def _zero_one(task: str, outputs: jax.Array, batch: Batch) -> jax.Array:
 
 def _squared_error(task: str, outputs: jax.Array, batch: Batch) -> jax.Array:
     if task == REGRESSION:
-        return jnp.mean(((outputs - batch["z"]) * batch["unit"]) ** 2, axis=1)
+        return jnp.mean(((outputs - batch["z"]) * batch["spread"]) ** 2, axis=1)
     wanted = batch["y"] if task == MULTILABEL else jax.nn.one_hot(batch["y"][:, 0], outputs.shape[1])
     return jnp.sum((probabilities(task, outputs) - wanted) ** 2, axis=1)
 
 
 def _absolute_error(task: str, outputs: jax.Array, batch: Batch) -> jax.Array:
-    return jnp.mean(jnp.abs(outputs - batch["z"]) * batch["unit"], axis=1)
+    return jnp.mean(jnp.abs(outputs - batch["z"]) * batch["spread"], axis=1)
 
 
 PerSample = Callable[[str, jax.Array, Batch], jax.Array]
@@ -94,15 +95,14 @@ def named_loss(net: MLP, task: str, name: str) -> Callable[[Params, Batch], jax.
 
 
 @lru_cache(maxsize=64)
-def metric_loss(net: MLP, task: str, metric: Metric, is_flat: bool, is_on_host: bool) -> Callable[..., jax.Array]:
-    """Return the loss that a user's metric is; `is_on_host` if it has to be called in Python at every step."""
+def metric_loss(net: MLP, task: str, metric: ByIdentity, is_flat: bool) -> Callable[..., jax.Array]:
+    """Return the loss that a user's metric, or a `HostMetric` of it, is."""
 
     def loss(params: Params, batch: Batch) -> jax.Array:
         y, predicted = shown(task, outputs_of(net, params, batch), batch, is_flat)
         weight = (batch["weight"],) if "weight" in batch else ()
-        if is_on_host:
-            return _called_on_host(metric, y, predicted, *weight)
-        return jnp.asarray(call_metric(metric, y, predicted, *weight)).astype(predicted.dtype)
+        value = call_metric(metric.held, y, predicted, *weight)
+        return jnp.asarray(value).astype(predicted.dtype)
 
     return loss
 
@@ -110,7 +110,7 @@ def metric_loss(net: MLP, task: str, metric: Metric, is_flat: bool, is_on_host: 
 def shown(task: str, outputs: jax.Array, batch: Batch, is_flat: bool) -> tuple[jax.Array, jax.Array]:
     """Return the targets and the predictions as a metric is shown them: in the user's own units and shapes."""
     y = batch["y"]
-    predicted = outputs * batch["unit"] + batch["centre"] if task == REGRESSION else probabilities(task, outputs)
+    predicted = outputs * batch["spread"] + batch["centre"] if task == REGRESSION else probabilities(task, outputs)
     if task == REGRESSION:
         return (y[:, 0], predicted[:, 0]) if is_flat else (y, predicted)
     return (y[:, 0] if task == MULTICLASS else y), predicted
@@ -138,25 +138,45 @@ def is_traceable(metric: Metric, y: Any, predicted: Any, *weight: Any) -> bool:
     return True
 
 
-def _called_on_host(metric: Metric, *arrays: jax.Array) -> jax.Array:
-    """Return the value of a metric that is called in Python.
+class HostMetric:
+    """A metric that JAX cannot compile, called in Python at every step.
 
     JAX calls it on a thread of its own, where float64 may be switched off and would be cut to float32. Bits are left
-    alone there, so numbers travel as bits.
+    alone there, so numbers travel as bits. An exception cannot travel at all: it is kept here, and the value is NaN.
     """
-    dtype = np.dtype(arrays[1].dtype)
-    dtypes = [np.dtype(array.dtype) for array in arrays]
 
-    def call(*bits: Any) -> np.ndarray:
-        numbers = [np.asarray(one).view(kind)[..., 0] for one, kind in zip(bits, dtypes, strict=True)]
-        return np.asarray([call_metric(metric, *numbers)], dtype).view(np.uint32)
+    def __init__(self, metric: Metric):
+        self.metric = metric
+        self.trouble: Exception | None = None
 
-    bits = [_bits(array) for array in arrays]
-    shape = jax.ShapeDtypeStruct((dtype.itemsize // 4,), jnp.uint32)
-    value = jax.pure_callback(call, shape, *bits)
-    return jax.lax.bitcast_convert_type(value if dtype.itemsize == 8 else value[0], dtype)
+    def __call__(self, y: jax.Array, predicted: jax.Array, **weight: jax.Array) -> jax.Array:
+        arrays = {"y": y, "predicted": predicted, **weight}
+        dtypes = {name: np.dtype(array.dtype) for name, array in arrays.items()}
+        dtype = dtypes["predicted"]
+
+        def call(bits: dict[str, Any]) -> np.ndarray:
+            numbers = {name: np.asarray(one).view(dtypes[name])[..., 0] for name, one in bits.items()}
+            return np.asarray([self._value(**numbers)], dtype).view(np.uint32)
+
+        bits = {name: _bits(array) for name, array in arrays.items()}
+        value = jax.pure_callback(call, jax.ShapeDtypeStruct((dtype.itemsize // 4,), jnp.uint32), bits)
+        return jax.lax.bitcast_convert_type(value if dtype.itemsize == 8 else value[0], dtype)
+
+    def _value(self, y: np.ndarray, predicted: np.ndarray, **weight: np.ndarray) -> float:
+        try:
+            return np.nan if self.trouble else float(self.metric(y, predicted, **weight))
+        except Exception as error:
+            self.trouble = error
+            return np.nan
+
+
+@lru_cache(maxsize=64)
+def host_metric(metric: ByIdentity) -> HostMetric:
+    """Return the same wrapper for the same metric, so that its compiled program serves the next fit too."""
+    return HostMetric(metric.held)
 
 
 def _bits(array: jax.Array) -> jax.Array:
+    """Return the bits of each number, 32 by 32 along a new last axis."""
     bits = jax.lax.bitcast_convert_type(array, jnp.uint32)
     return bits if bits.ndim > array.ndim else bits[..., None]

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradless.engine.session import precision_of
 from gradless.models.mlp import ACTIVATIONS, MLP, Params
+from gradless.sklearn.samples import Units
 
 NUM_ROWS = 256  # passed through the net at once: one compiled program serves every number of rows
 
@@ -45,17 +46,17 @@ def _apply(net: MLP, params: Params, x: jax.Array) -> jax.Array:
     return net.apply(params, x)
 
 
-def in_units(params: Params, unit: np.ndarray, centre: np.ndarray) -> Params:
-    """Return the net whose outputs are those of `params` times `unit` plus `centre`."""
+def in_units(params: Params, units: Units) -> Params:
+    """Return the net whose outputs are those of `params` in the targets' own units."""
     *hidden, last = params["layers"]
     dtype = last["weight"].dtype
-    weight, bias = last["weight"] * unit, last["bias"] * unit + centre
+    weight, bias = last["weight"] * units.spread, last["bias"] * units.spread + units.centre
     return {"layers": [*hidden, {"weight": weight.astype(dtype), "bias": bias.astype(dtype)}]}
 
 
-def out_of_units(params: Params, unit: np.ndarray, centre: np.ndarray) -> Params:
+def out_of_units(params: Params, units: Units) -> Params:
     """Return the net from which `in_units` makes `params`."""
-    return in_units(params, 1 / unit, -centre / unit)
+    return in_units(params, Units(1 / units.spread, -units.centre / units.spread))
 
 
 def as_params(coefs: list[np.ndarray], intercepts: list[np.ndarray]) -> Params:

@@ -48,13 +48,17 @@ def widths(hidden_layer_sizes: Any) -> tuple[int, ...]:
 def _check_widths(sizes: Any) -> None:
     listed = [sizes] if isinstance(sizes, Integral) else sizes
     is_right = isinstance(listed, list | tuple | np.ndarray) and np.ndim(listed) == 1
-    if not is_right or not all(isinstance(one, Integral) and not isinstance(one, bool) and one > 0 for one in listed):
+    if not is_right or not all(_is_whole(one) for one in listed):
         raise ValueError(f"hidden_layer_sizes must be positive whole numbers, one per hidden layer, got {sizes!r}")
 
 
 def _check_whole(name: str, value: Any, or_else: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if not _is_whole(value):
         raise ValueError(f"{name} must be a whole number of at least 1{or_else}, got {value!r}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) > 0
 
 
 def _is_number(value: Any) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradless.engine.chains import Chain
-from gradless.engine.run import AT_TARGET, GOING
-from gradless.engine.session import Session
+from gradless.engine.run import AT_TARGET, GOING, evaluate_loss
+from gradless.engine.session import Session, precision_of
 from gradless.types import Params
 
 LOOKS = 10  # at the progress, in n_iter_no_change steps
@@ -29,7 +29,7 @@ class Progress:
     is_verbose: bool = False
     scores: list[float] = field(default_factory=list)  # of each look
     best_score: float = -np.inf
-    best: tuple[int, Params] | None = None  # the chain and the net of that score
+    best: tuple[int, Params, float] | None = None  # the chain, the net and the loss of that score
 
     def stretch(self, steps: int) -> int:
         """Return how many steps are made between two looks."""
@@ -43,7 +43,8 @@ class Progress:
         place = int(np.argmax(judged))
         self.scores.append(judged[place])
         if judged[place] > self.best_score:
-            self.best_score, self.best = judged[place], (place, params_of(session, session.chains[place]))
+            params = params_of(session, session.chains[place])
+            self.best_score, self.best = judged[place], (place, params, losses[place])
         return -judged[place]
 
 
@@ -64,10 +65,9 @@ def run_session(session: Session, steps: int, progress: Progress) -> Outcome:
     lowest, since, is_converged = np.inf, session.t, False
     losses: list[float] = []
     while session.t < until and not is_converged:
-        num_rows = len(session.rows)
         session.steps = min(session.t + stretch, until)
         session.go()
-        losses = [_loss(session, place, num_rows) for place in range(len(session.chains))]
+        losses = [_loss(session, chain) for chain in session.chains]
         value = progress.look(session, losses)
         if progress.is_verbose:
             print(_line(session, losses, progress.scores))
@@ -75,8 +75,8 @@ def run_session(session: Session, steps: int, progress: Progress) -> Outcome:
             lowest, since = value, session.t
         is_converged = has_ended(session) or session.t - since >= progress.patience
     place = int(np.argmin(losses))
-    place, params = progress.best or (place, params_of(session, session.chains[place]))
-    return Outcome(place, params, losses[place], is_converged or not np.isfinite(progress.patience))
+    best = progress.best or (place, params_of(session, session.chains[place]), losses[place])
+    return Outcome(*best, is_converged or not np.isfinite(progress.patience))
 
 
 def has_ended(session: Session) -> bool:
@@ -97,12 +97,12 @@ def params_of(session: Session, chain: Chain) -> Params:
     return session.work.program.objective.flattening.unflatten(x)
 
 
-def _loss(session: Session, place: int, num_rows: int) -> float:
-    """Return a chain's loss; on minibatches, which differ from one another, the mean of its newest records."""
-    newest = [row_of(row, place, len(session.chains))["loss"] for row in session.rows[num_rows:] if row["step"]]
-    if session.work.program.batches.is_fixed or not newest:
-        return float(session.chains[place].carry.state.loss)
-    return float(np.mean(newest))
+def _loss(session: Session, chain: Chain) -> float:
+    """Return a chain's loss on all the data; on minibatches, which differ from one another, it is not the state's."""
+    if session.work.program.batches.is_fixed:
+        return float(chain.carry.state.loss)
+    with precision_of(session.dtype):
+        return float(evaluate_loss(session.work.program, chain.carry.state.x, session.work.data))
 
 
 def _line(session: Session, losses: list[float], scores: list[float]) -> str:

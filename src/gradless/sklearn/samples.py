@@ -6,7 +6,7 @@ else. The order of the samples then plays no part either.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,13 @@ class Samples:
     def take(self, index: np.ndarray) -> "Samples":
         """Return the samples at `index`."""
         return Samples(self.x[index], self.y[index], None if self.weight is None else self.weight[index])
+
+
+class Units(NamedTuple):
+    """Spread and mean of each target of a regressor: while it is trained, the net's last layer works in these units."""
+
+    spread: np.ndarray
+    centre: np.ndarray
 
 
 def merged(samples: Samples) -> Samples:
@@ -54,22 +61,21 @@ def filled(samples: Samples) -> Samples:
     return Samples(samples.x[index], samples.y[index], np.concatenate([weight, np.zeros(missing)]))
 
 
-def as_data(samples: Samples, unit: np.ndarray | None, centre: np.ndarray | None) -> dict[str, Any]:
-    """Return the arrays that a loss of `losses` reads, one leading axis; `unit` and `centre` are a regressor's."""
+def as_data(samples: Samples, units: Units | None) -> dict[str, Any]:
+    """Return the arrays that a loss of `losses` reads, with one leading axis; a regressor's targets have units."""
     dtype, data = samples.x.dtype, {"x": samples.x, "y": samples.y}
     if samples.weight is not None:
         root = np.sqrt(samples.weight * len(samples) / samples.weight.sum()).astype(dtype)
         data |= {"x": samples.x * root[:, None], "root": root, "weight": samples.weight.astype(dtype)}
-    if unit is not None and centre is not None:
-        shape = samples.y.shape
-        data["z"] = ((samples.y - centre) / unit).astype(dtype)
-        data["unit"] = np.broadcast_to(unit, shape).astype(dtype)
-        data["centre"] = np.broadcast_to(centre, shape).astype(dtype)
+    if units is not None:
+        data["z"] = ((samples.y - units.centre) / units.spread).astype(dtype)
+        data["spread"] = np.broadcast_to(units.spread, samples.y.shape).astype(dtype)
+        data["centre"] = np.broadcast_to(units.centre, samples.y.shape).astype(dtype)
     return data
 
 
-def units(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Return the spread of each target and its mean: the net's last layer works in these units."""
+def units_of(samples: Samples) -> Units:
+    """Return the units in which the targets have mean 0 and variance 1."""
     centre = np.average(samples.y, axis=0, weights=samples.weight)
     spread = np.sqrt(np.average((samples.y - centre) ** 2, axis=0, weights=samples.weight))
-    return np.where(spread > 0, spread, 1.0), centre
+    return Units(np.where(spread > 0, spread, 1.0), centre)

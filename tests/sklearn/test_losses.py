@@ -1,0 +1,130 @@
+"""Named losses against scikit-learn's own metrics; weights against repetitions; metrics that only Python can call."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import metrics
+
+import gradless as gl
+from gradless.engine.flat import ByIdentity
+from gradless.models import MLP
+from gradless.sklearn.losses import (
+    MULTICLASS,
+    MULTILABEL,
+    REGRESSION,
+    HostMetric,
+    is_traceable,
+    metric_loss,
+    named_loss,
+    takes_weights,
+)
+from gradless.sklearn.nets import first_params, outputs_for
+from gradless.sklearn.samples import Samples, as_data, units_of
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((12, 3))
+WEIGHT = RNG.integers(0, 4, 12).astype(float)
+NET = MLP((3, 5, 2))
+PARAMS = first_params(NET, np.float64, jax.random.key(1))
+CLASSES = RNG.integers(0, 2, (12, 1)).astype(np.int32)
+LABELS = RNG.integers(0, 2, (12, 2)).astype(np.int32)
+TARGETS = 10 + 3 * RNG.standard_normal((12, 2))
+
+
+@pytest.fixture(autouse=True)
+def in_float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def both(task, name, y, metric, of):
+    """Compare with a metric of scikit-learn, with and without weights; the sums are of 12 numbers of order 1."""
+    units = units_of(Samples(X, y)) if task == REGRESSION else None
+    outputs = outputs_for(NET, PARAMS, X)
+    for weight in (None, WEIGHT):
+        value = named_loss(NET, task, name)(PARAMS, as_data(Samples(X, y, weight), units))
+        outputs_in_units = outputs if units is None else outputs * units.spread + units.centre
+        expected = metric(y if y.shape[1] > 1 else y[:, 0], of(outputs_in_units), sample_weight=weight)
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+
+
+def softmax(outputs):
+    return np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
+
+
+def test_classifier_losses():
+    both(MULTICLASS, "cross_entropy", CLASSES, metrics.log_loss, softmax)
+    both(MULTICLASS, "zero_one", CLASSES, metrics.zero_one_loss, lambda z: z.argmax(axis=1))
+
+    def brier(y, p, sample_weight):
+        return np.average(((p - np.eye(2)[y]) ** 2).sum(axis=1), weights=sample_weight)
+
+    both(MULTICLASS, "squared_error", CLASSES, brier, softmax)
+
+
+def test_multilabel_losses():
+    def of_each_label(y, p, sample_weight):
+        return sum(metrics.log_loss(y[:, k], p[:, k], sample_weight=sample_weight) for k in range(2))
+
+    both(MULTILABEL, "cross_entropy", LABELS, of_each_label, lambda z: 1 / (1 + np.exp(-z)))
+    both(MULTILABEL, "zero_one", LABELS, metrics.zero_one_loss, lambda z: (z > 0).astype(int))
+
+
+def test_regressor_losses_are_in_the_targets_own_units():
+    both(REGRESSION, "squared_error", TARGETS, metrics.mean_squared_error, lambda z: z)
+    both(REGRESSION, "absolute_error", TARGETS, metrics.mean_absolute_error, lambda z: z)
+
+
+def test_signal_norm_with_weights_is_that_of_repeated_rows():
+    loss = named_loss(NET, MULTICLASS, "cross_entropy")
+    weighted = gl.signal_norm(loss, PARAMS, as_data(Samples(X, CLASSES, WEIGHT), None))
+    repeated = np.repeat(np.arange(12), WEIGHT.astype(int))
+    plain = gl.signal_norm(loss, PARAMS, as_data(Samples(X[repeated], CLASSES[repeated]), None))
+    unweighted = gl.signal_norm(loss, PARAMS, as_data(Samples(X, CLASSES), None))
+    for layer in range(2):
+        lam = [each["layers"][layer]["weight"] for each in (weighted, plain, unweighted)]
+        np.testing.assert_allclose(lam[0], lam[1], rtol=1e-12)
+        assert abs(lam[0] / lam[2] - 1).max() > 1e-3  # the weights do matter here
+        assert weighted["layers"][layer]["bias"].max() == 1
+
+
+def test_a_request_for_the_same_loss_gives_the_same_function():
+    assert named_loss(MLP((3, 5, 2)), MULTICLASS, "zero_one") is named_loss(NET, MULTICLASS, "zero_one")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_metric_called_in_python_sees_and_gives_every_bit(dtype):
+    seen = {}
+
+    def metric(y, p, sample_weight):
+        seen.update(y=y, p=p, w=sample_weight)
+        return np.sum(p[:, 1] * sample_weight) / 3
+
+    data = as_data(Samples(X.astype(dtype), CLASSES, WEIGHT), None)
+    params = jax.tree.map(lambda leaf: leaf.astype(dtype), PARAMS)
+    with jax.enable_x64(dtype is np.float64):
+        loss = metric_loss(NET, MULTICLASS, ByIdentity(HostMetric(metric)), True)
+        value = jax.jit(loss)(params, data)
+    assert (seen["p"].dtype, seen["w"].dtype, seen["y"].shape) == (dtype, dtype, (12,))
+    assert (seen["y"] == CLASSES[:, 0]).all()
+    assert float(value) == float(dtype(np.sum(seen["p"][:, 1] * seen["w"]) / 3))
+
+
+def test_what_a_metric_raises_is_kept():
+    def metric(y, p):
+        raise KeyError("mine")
+
+    host = HostMetric(metric)
+    assert np.isnan(metric_loss(NET, MULTICLASS, ByIdentity(host), True)(PARAMS, as_data(Samples(X, CLASSES), None)))
+    assert isinstance(host.trouble, KeyError)
+
+
+def test_what_can_be_compiled_is_found_out():
+    y, p = CLASSES[:, 0], np.full((12, 2), 0.5)
+    assert is_traceable(lambda y, p: jnp.mean(p[:, 0] - y), y, p)
+    assert not is_traceable(lambda y, p: metrics.f1_score(y, p.argmax(1)), y, p)
+    assert not is_traceable(lambda y, p: 1.0 if p[0, 0] > 0 else 0.0, y, p)
+    assert takes_weights(metrics.log_loss)
+    assert not takes_weights(lambda y, p: 0.0)
+    assert not takes_weights(max)
