@@ -180,3 +180,36 @@ def test_an_array_of_settings_of_the_wrong_length_is_refused(values, chains, mes
 def test_a_wrong_choice_of_chains_is_refused(chains):
     with pytest.raises(ValueError, match="chains must be a whole number of at least 1, or a list of different ones"):
         train(chains=chains)
+
+
+@pytest.mark.parametrize("algorithm", [AMC, gl.metropolis(sigma=0.1)])
+def test_a_session_goes_on_with_the_states_of_another(algorithm):
+    def begun(steps):
+        return prepare(algorithm, loss, draw, Plan(steps=steps, chains=(0, 1), record_every=10))
+
+    whole, first, second = begun(60), begun(25), begun(60)
+    whole.begin()
+    whole.go()
+    first.begin()
+    first.go()
+    second.go_on([jax.tree.map(np.asarray, chain.carry.state) for chain in first.chains], first.t)
+    second.go()
+    for one, other in zip(jax.tree.leaves(whole.result().state), jax.tree.leaves(second.result().state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert second.rows[0]["step"] == 30
+    assert [row["loss"] for row in second.rows] == [row["loss"] for row in whole.rows if row["step"] > 25]
+
+
+def test_a_session_that_goes_on_knows_its_loss_on_its_own_data():
+    def squares(params, batch):
+        return jnp.mean((batch - params) ** 2)
+
+    def begun(data, steps):
+        return prepare(gl.metropolis(sigma=0.1), squares, np.float32([0.5]), Plan(steps=steps), data=data)
+
+    first, second = begun(np.zeros((4, 1), np.float32), 5), begun(np.ones((4, 1), np.float32), 6)
+    first.begin()
+    first.go()
+    state = first.chains[0].carry.state
+    second.go_on([state], first.t)
+    np.testing.assert_allclose(second.chains[0].carry.state.loss, (1 - state.x[0]) ** 2, rtol=1e-6)  # float32

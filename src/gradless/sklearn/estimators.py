@@ -151,7 +151,7 @@ def _checked_weight(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     if sample_weight is None:
         return None
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():
+    if not weight.any():  # older scikit-learn lets them through
         raise ValueError("sample_weight must not be zero for every sample, got all zero")
     return weight
 

@@ -1,0 +1,237 @@
+"""What a fit leaves behind, what it depends on, and what it goes on from."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss, mean_squared_error, zero_one_loss
+from sklearn.preprocessing import StandardScaler
+
+from gradless.sklearn import MCClassifier, MCRegressor
+
+
+def test_iris_is_learnt_with_the_defaults():
+    x, y = load_iris(return_X_y=True)
+    net = MCClassifier(random_state=0).fit(StandardScaler().fit_transform(x), y)
+    assert net.score(StandardScaler().fit_transform(x), y) >= 0.98  # linear classifiers get 0.97
+    assert net.n_iter_ < net.max_iter
+
+
+def test_the_loss_is_that_of_the_fitted_net(classifier, regressor, classified, measured):
+    x, y = classified
+    net = classifier().fit(x, y)
+    # The chain and the prediction sum 60 terms in different orders; the logits are of order 10.
+    np.testing.assert_allclose(net.loss_, log_loss(y, net.predict_proba(x)), rtol=1e-10)
+    np.testing.assert_allclose(np.log(net.predict_proba(x)), net.predict_log_proba(x), rtol=1e-12)
+    x, y = measured
+    net = regressor().fit(x, y)
+    np.testing.assert_allclose(net.loss_, mean_squared_error(y, net.predict(x)), rtol=1e-10)
+    assert net.score(x, y) > 0.9
+
+
+def test_what_a_fit_leaves_is_numpy(classifier, classified):
+    x, y = classified
+    net = classifier().fit(x, y)
+    assert [one.shape for one in net.coefs_] == [(3, 6), (6, 3)]
+    assert [one.shape for one in net.intercepts_] == [(6,), (3,)]
+    curves = [net.step_curve_, net.loss_curve_, net.acceptance_curve_, net.sigma_curve_]
+    assert {type(one) for one in [*net.coefs_, *net.intercepts_, *curves]} == {np.ndarray}
+    assert len({len(curve) for curve in curves}) == 1
+    assert (net.step_curve_[0], net.step_curve_[-1], net.n_iter_) == (0, 600, 600)
+    assert (np.diff(net.loss_curve_) <= 0).all()  # at zero temperature the loss never rises
+    assert ((net.acceptance_curve_[1:] >= 0) & (net.acceptance_curve_[1:] <= 1)).all()
+    assert net.best_loss_ == net.loss_ == net.loss_curve_[-1]
+    assert net.classes_.tolist() == ["cold", "mild", "warm"]
+    assert set(net.predict(x)) <= set(net.classes_)
+
+
+def test_the_same_random_state_gives_the_same_net(classifier, classified, same_net):
+    one = classifier(random_state=3).fit(*classified)
+    assert same_net(one, classifier(random_state=3).fit(*classified))
+    assert not same_net(one, classifier(random_state=4).fit(*classified))
+    state = np.random.RandomState(5)
+    first, second = classifier(random_state=state).fit(*classified), classifier(random_state=state).fit(*classified)
+    assert same_net(first, classifier(random_state=np.random.RandomState(5)).fit(*classified))
+    assert not same_net(first, second)
+    assert not same_net(classifier(random_state=None).fit(*classified), classifier(random_state=None).fit(*classified))
+
+
+@pytest.mark.parametrize("batch_size", ["full", 10])
+def test_weights_are_repetitions_and_order_is_nothing(regressor, measured, same_net, batch_size):
+    x, y = measured
+    weight = np.arange(60) % 3
+    repeated = np.random.default_rng(0).permutation(np.repeat(np.arange(60), weight))
+    small = {"batch_size": batch_size, "max_iter": 100}
+    weighted = regressor(**small).fit(x, y, sample_weight=weight)
+    assert same_net(weighted, regressor(**small).fit(x[repeated], y[repeated]))
+    kept = weight > 0
+    assert not same_net(weighted, regressor(**small).fit(x[kept], y[kept], sample_weight=weight[kept] % 2 + 1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.1, "signal_norm": False}, {"batch_size": 10}, {"chains": 2}])
+def test_partial_fits_are_one_fit_in_pieces(regressor, measured, same_net, settings):
+    whole = regressor(max_iter=90, **settings).fit(*measured)
+    pieces = regressor(partial_fit_iter=30, **settings)
+    for _ in range(3):
+        pieces.partial_fit(*measured)
+    assert same_net(whole, pieces)
+    assert pieces.n_iter_ == 90
+    assert pieces.step_curve_[-1] == 90
+    assert pieces.sigma_curve_[-1] == whole.sigma_curve_[-1]
+
+
+def test_partial_fit_goes_on_with_other_data_and_knows_its_loss_there(classifier, classified):
+    x, y = classified
+    other = x + 0.5
+    net = classifier(partial_fit_iter=300).partial_fit(x, y, classes=np.unique(y))
+    before = log_loss(y, net.predict_proba(other))
+    net.partial_fit(other, y)
+    np.testing.assert_allclose(net.loss_, log_loss(y, net.predict_proba(other)), rtol=1e-10)
+    assert net.loss_ < before
+
+
+def test_warm_start_begins_where_the_last_fit_ended(regressor, measured):
+    x, y = measured
+    net = regressor(warm_start=True).fit(x, y)
+    end = net.loss_
+    net.fit(x, y)
+    np.testing.assert_allclose(net.loss_curve_[0], end, rtol=1e-10)  # the weights went into the targets' units and back
+    assert net.loss_ < end
+    cold = regressor().fit(x, y)
+    assert cold.fit(x, y).loss_ == end
+
+
+def test_a_net_can_be_trained_on_the_number_of_wrong_answers_with_hard_thresholds(classifier, classified):
+    x, y = classified
+    net = classifier(loss="zero_one", activation="step", sigma=0.3, max_iter=3000).fit(x, y)
+    assert net.loss_ == pytest.approx(zero_one_loss(y, net.predict(x)), abs=1e-12)
+    assert net.loss_ < 0.05
+
+
+def test_any_metric_is_a_loss_and_python_makes_the_moves_of_the_compiled_one(classifier, classified, same_net):
+    compiled = classifier(loss=lambda y, p: (p.argmax(axis=1) != y).mean(), max_iter=100).fit(*classified)
+    called = classifier(loss=lambda y, p: zero_one_loss(y, p.argmax(axis=1)), max_iter=100).fit(*classified)
+    assert compiled.loss_ == pytest.approx(called.loss_, abs=1e-7)  # JAX takes the mean of truth values in float32
+    assert same_net(compiled, called)
+    assert compiled.loss_ < compiled.loss_curve_[0]
+
+
+def test_a_metric_of_a_regressor_sees_the_targets_own_units(regressor, measured):
+    x, y = measured
+    seen = []
+
+    def metric(y_true, predicted):
+        seen.append((np.array(y_true), np.array(predicted)))
+        return float(np.max(np.abs(y_true - predicted)))
+
+    net = regressor(loss=metric, max_iter=40).fit(x, y)
+    assert (seen[-1][0] == y).all()
+    np.testing.assert_allclose(net.loss_, np.max(np.abs(y - net.predict(x))), rtol=1e-10)
+
+
+def test_what_a_metric_raises_on_the_way_comes_out_as_it_is(classifier, classified):
+    calls = []
+
+    def metric(y, p):
+        calls.append(float(p[0, 0]))
+        if len(calls) > 20:
+            raise KeyError("mine")
+        return 1.0
+
+    with pytest.raises(KeyError, match="mine"):
+        classifier(loss=metric).fit(*classified)
+    assert classifier(loss=lambda y, p: float(p[0, 0]), max_iter=5).fit(*classified).n_iter_ == 5
+
+
+def test_the_best_of_several_chains_is_kept(regressor, measured, same_net):
+    many = regressor(chains=3).fit(*measured)
+    assert many.loss_ <= regressor().fit(*measured).loss_  # chain 0 is among them
+    assert many.loss_curve_.shape == many.step_curve_.shape
+
+
+def test_early_stopping_returns_the_net_of_the_best_score(classifier, classified):
+    x, y = classified
+    net = classifier(early_stopping=True, validation_fraction=0.3, n_iter_no_change=200, max_iter=5000).fit(x, y)
+    assert net.best_validation_score_ == net.validation_scores_.max()
+    assert net.n_iter_ < 5000
+    assert net.n_iter_ == 20 * len(net.validation_scores_)  # a look every tenth of n_iter_no_change
+    # 18 of 60 samples are set aside: a score is a number of eighteenths.
+    assert np.allclose(net.validation_scores_ * 18, np.round(net.validation_scores_ * 18))
+
+
+def test_a_fit_that_is_cut_off_says_so(classifier, classified):
+    with pytest.warns(ConvergenceWarning, match="max_iter=100 steps"):
+        classifier(max_iter=100, n_iter_no_change=1000).fit(*classified)
+
+
+def test_sigma_auto_chooses_from_the_grid(classifier, classified):
+    net = classifier(sigma="auto").fit(*classified)
+    assert 1e-4 <= net.sigma_ <= 1
+    assert net.loss_ < classifier(sigma=1e-4).fit(*classified).loss_
+
+
+def test_several_targets_and_several_labels(regressor, classifier, measured):
+    x, y = measured
+    two = np.stack([y, 300 - 2 * y], axis=1)
+    net = regressor(max_iter=3000).fit(x, two)
+    assert net.predict(x).shape == (60, 2)
+    assert net.score(x, two) > 0.8
+    labels = np.stack([x[:, 0] > 0, x[:, 1] > 0.5], axis=1).astype(int)
+    net = classifier(max_iter=2000).fit(x, labels)
+    assert net.predict_proba(x).shape == (60, 2)
+    assert net.score(x, labels) > 0.9
+
+
+def test_float32_stays_float32(classifier, classified):
+    x, y = classified
+    net = classifier(max_iter=50).fit(x.astype(np.float32), y)
+    assert {one.dtype for one in [*net.coefs_, *net.intercepts_]} == {np.dtype(np.float32)}
+    assert net.predict_proba(x.astype(np.float32)).dtype == np.float32
+
+
+WRONG = [
+    ({"hidden_layer_sizes": (4, 0)}, "hidden_layer_sizes must be positive whole numbers, one per hidden layer, got (4"),
+    ({"activation": "gelu"}, "activation must be one of tanh, relu, sigmoid, sine, step, identity, got 'gelu'"),
+    ({"loss": "hinge"}, "loss must be a function or one of auto, cross_entropy, squared_error, zero_one, got 'hinge'"),
+    ({"loss": lambda y, p: p}, "loss must return one number, got an array of shape (60, 3)"),
+    ({"loss": lambda y, p: float("nan")}, "the loss at the starting point is nan"),
+    ({"sigma": -1.0}, "sigma must be positive, got -1.0"),
+    ({"sigma": "big"}, "sigma must be positive or \"auto\", got 'big'"),
+    ({"epsilon": 2}, "epsilon must be between -1 and 1, got 2"),
+    ({"n_s": 0}, "n_s must be a whole number of at least 1, or inf, got 0"),
+    ({"temperature": -1}, "temperature must be zero or positive, got -1"),
+    ({"max_iter": 0}, "max_iter must be a whole number of at least 1, got 0"),
+    ({"batch_size": "half"}, "batch_size must be a whole number of at least 1 or \"full\", got 'half'"),
+    ({"validation_fraction": 1.0}, "validation_fraction must be above 0 and below 1, got 1.0"),
+    ({"tol": None}, "tol must be zero or positive, got None"),
+    ({"n_iter_no_change": 0.5}, "n_iter_no_change must be a whole number of at least 1, or inf, got 0.5"),
+    ({"warm_start": "yes"}, "warm_start must be True or False, got 'yes'"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG, ids=[words[:30] for _, words in WRONG])
+def test_a_wrong_parameter_is_refused_in_fit_in_one_line(classifier, classified, wrong, words):
+    net = classifier(**wrong)
+    with pytest.raises(ValueError, match=re.escape(words)) as caught:
+        net.fit(*classified)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_use_is_refused(classifier, classified):
+    x, y = classified
+    with pytest.raises(ValueError, match="classes must be given to the first call of partial_fit, got None"):
+        classifier().partial_fit(x, y)
+    with pytest.raises(ValueError, match="loss must have an argument sample_weight when sample weights are given"):
+        classifier(loss=lambda y, p: 0.0).fit(x, y, sample_weight=np.ones(60))
+    with pytest.raises(ValueError, match=r"(?i)sample.weight.*zero"):
+        classifier().fit(x, y, sample_weight=np.zeros(60))
+    net = classifier(warm_start=True, max_iter=5).fit(x, y)
+    with pytest.raises(ValueError, match=r"y must hold the classes .* only, got .*hot"):
+        net.fit(x, np.where(y == "warm", "hot", y))
+    with pytest.raises(ValueError, match=r"the net must stay \(3, 6, 3\) to go on with its weights, got \(3, 7, 3\)"):
+        net.set_params(hidden_layer_sizes=7).fit(x, y)
+    with pytest.raises(ValueError, match="one class per sample or labels of 0 and 1, got multiclass-multioutput"):
+        classifier().fit(x, np.stack([np.arange(60) % 3, np.arange(60) % 4], axis=1))
+    assert MCRegressor().loss == "auto"
