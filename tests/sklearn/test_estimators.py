@@ -230,8 +230,11 @@ def test_wrong_use_is_refused(classifier, classified):
     net = classifier(warm_start=True, max_iter=5).fit(x, y)
     with pytest.raises(ValueError, match=r"y must hold the classes .* only, got .*hot"):
         net.fit(x, np.where(y == "warm", "hot", y))
-    with pytest.raises(ValueError, match=r"the net must stay \(3, 6, 3\) to go on with its weights, got \(3, 7, 3\)"):
+    with pytest.raises(ValueError, match=r"the net must stay \(3, 6, 3\), tanh to go on with its weights, got \(3, 7"):
         net.set_params(hidden_layer_sizes=7).fit(x, y)
+    with pytest.raises(ValueError, match="y must be multiclass as in the first call, got multilabel"):
+        net.fit(x, np.eye(3, dtype=int)[np.arange(60) % 3])
+    assert net.classes_.tolist() == ["cold", "mild", "warm"]  # what was refused has changed nothing
     with pytest.raises(ValueError, match="one class per sample or labels of 0 and 1, got multiclass-multioutput"):
         classifier().fit(x, np.stack([np.arange(60) % 3, np.arange(60) % 4], axis=1))
     assert MCRegressor().loss == "auto"

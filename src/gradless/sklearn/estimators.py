@@ -36,7 +36,7 @@ class MCNet(BaseEstimator):
     batch_size: "full", or the size of the minibatches.
     tol, n_iter_no_change: a fit ends when so many steps have not lowered the loss by tol times its first value (or,
         with early stopping, not raised the validation score by tol); n_iter_no_change=inf switches this off.
-    early_stopping, validation_fraction: set a part of the samples aside and return the net that does best on it.
+    early_stopping, validation_fraction: `fit` sets a part of the samples aside and returns the net best on it.
     chains: independent chains; the best is kept.
     warm_start: `fit` begins with the weights of the fit before.
     random_state: the same number gives the same net.
@@ -101,8 +101,7 @@ class MCNet(BaseEstimator):
         X, y = self._checked(X, y, reset=not goes_on)
         weight = _checked_weight(sample_weight, X)
         coded = self._coded(y, goes_on, **coding)
-        self.n_outputs_ = self._num_outputs(coded)
-        net = MLP((X.shape[1], *widths(self.hidden_layer_sizes), self.n_outputs_), self.activation)
+        net = MLP((X.shape[1], *widths(self.hidden_layer_sizes), self._num_outputs(coded)), self.activation)
         start = self._weights_to_go_on_from(net) if goes_on else None
         if start is not None:
             X = X.astype(self.coefs_[0].dtype)
@@ -113,8 +112,8 @@ class MCNet(BaseEstimator):
         self._keep(fitted, net, adds=is_partial and goes_on)
         if not fitted.is_converged:
             warnings.warn(
-                f"the loss was still falling when max_iter={self.max_iter} steps were made: raise max_iter, or set "
-                "n_iter_no_change=inf if so many steps are what you want",
+                f"max_iter={self.max_iter} steps are made, and never n_iter_no_change={self.n_iter_no_change} of them "
+                "without progress: raise max_iter, or set n_iter_no_change=inf if so many steps are what you want",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -122,12 +121,14 @@ class MCNet(BaseEstimator):
 
     def _weights_to_go_on_from(self, net: MLP) -> Any:
         if net != self._net:
-            raise ValueError(f"the net must stay {self._net.widths} to go on with its weights, got {net.widths}")
+            old, new = (f"{one.widths}, {one.activation}" for one in (self._net, net))
+            raise ValueError(f"the net must stay {old} to go on with its weights, got {new}")
         return as_params(self.coefs_, self.intercepts_)
 
     def _keep(self, fitted: Fitted, net: MLP, adds: bool) -> None:
         """Set the fitted attributes; the curves of `partial_fit` add to those before."""
         layers = fitted.params["layers"]
+        self.n_outputs_ = net.widths[-1]
         self.coefs_ = [layer["weight"] for layer in layers]
         self.intercepts_ = [layer["bias"] for layer in layers]
         for curve, name in CURVES.items():
@@ -165,6 +166,8 @@ class MCClassifier(ClassifierMixin, MCNet):
 
     losses: ClassVar[dict[str, Any]] = CLASSIFIER_LOSSES
     default_loss: ClassVar[str] = "cross_entropy"
+    classes_: np.ndarray
+    _task: str
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -203,13 +206,16 @@ class MCClassifier(ClassifierMixin, MCNet):
         kind = type_of_target(y)
         if kind == "multiclass-multioutput":
             raise ValueError(f"y must be one class per sample or labels of 0 and 1, got {kind} of shape {y.shape}")
-        self._task = MULTILABEL if kind == "multilabel-indicator" else MULTICLASS
+        task = MULTILABEL if kind == "multilabel-indicator" else MULTICLASS
+        if not reset and task != self._task:
+            raise ValueError(f"y must be {self._task} as in the first call, got {task}")
+        self._task = task
         return X, y if self._task == MULTILABEL else column_or_1d(y, warn=True)
 
     def _coded(self, y: np.ndarray, goes_on: bool, classes: Any = None) -> np.ndarray:
         """Return the numbers of the classes as a column, or the labels; learn what classes there are."""
         if self._task == MULTILABEL:
-            self.classes_ = np.arange(y.shape[1])
+            self.classes_ = self.classes_ if goes_on else np.arange(y.shape[1])
             return y.astype(np.int32)
         if not goes_on:
             self.classes_ = unique_labels(y) if classes is None else unique_labels(classes)
@@ -221,7 +227,7 @@ class MCClassifier(ClassifierMixin, MCNet):
         return np.searchsorted(self.classes_, y).astype(np.int32)[:, None]
 
     def _num_outputs(self, coded: np.ndarray) -> int:
-        return len(self.classes_)
+        return coded.shape[1] if self._task == MULTILABEL else len(self.classes_)
 
 
 class MCRegressor(RegressorMixin, MCNet):

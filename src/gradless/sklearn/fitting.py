@@ -169,6 +169,9 @@ def fit_chains(
     # The net chosen by its validation score is not where the chains stand: there is no going on from there.
     chains = chains._replace(t=session.t, states=None if judge else states)
     rows = [row_of(row, outcome.place, len(session.chains)) for row in session.rows]
+    rows = [
+        row for row in rows if not np.isnan(row["loss"])
+    ]  # of a chain that ended before the others there are no more
     return Fitted(params, outcome.loss, outcome.is_converged, session.t - first, rows, chains, progress.scores)
 
 
