@@ -13,7 +13,7 @@ LAYERS = [  # from the bottom; a module imports from layers below, and from its 
     {"acceptance", "proposals", "threefry"},
     {"kernels", "signal_norm", "features_first"},
     {"engine"},
-    {"problem", "problems", "runs", "minimize", "asktell", "command", "sklearn", "pytorch", "frontends"},
+    {"problem", "problems", "runs", "minimize", "workers", "asktell", "command", "sklearn", "pytorch", "frontends"},
     {"experiments", "report", "bench"},
     {"cli", "__main__"},
 ]

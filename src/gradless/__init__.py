@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gradless.asktell import AskTell
     from gradless.engine.batches import full_batch, minibatch, progressive
     from gradless.engine.result import Result, Trace
     from gradless.engine.train import train
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gradless.kernels import Anneal as anneal
     from gradless.kernels import GradientDescent as gradient_descent
     from gradless.kernels import Metropolis as metropolis
+    from gradless.minimize import minimize, scipy_method
     from gradless.problem import Problem
     from gradless.runs import resume
     from gradless.signal_norm import signal_norm
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AskTell",
     "Problem",
     "Result",
     "Trace",
@@ -39,8 +42,10 @@ __all__ = [
     "gradient_descent",
     "metropolis",
     "minibatch",
+    "minimize",
     "progressive",
     "resume",
+    "scipy_method",
     "signal_norm",
     "train",
     "tune_sigma",
@@ -48,6 +53,7 @@ __all__ = [
 
 # Where each public name comes from. It is imported on first use: `gradless.plots` and `gradless.records` need no JAX.
 SOURCES = {
+    "AskTell": "asktell:AskTell",
     "Problem": "problem:Problem",
     "Result": "engine.result:Result",
     "Trace": "engine.result:Trace",
@@ -59,8 +65,10 @@ SOURCES = {
     "gradient_descent": "kernels:GradientDescent",
     "metropolis": "kernels:Metropolis",
     "minibatch": "engine.batches:minibatch",
+    "minimize": "minimize:minimize",
     "progressive": "engine.batches:progressive",
     "resume": "runs:resume",
+    "scipy_method": "minimize:scipy_method",
     "signal_norm": "signal_norm.trace:signal_norm",
     "train": "engine.train:train",
     "tune_sigma": "engine.tuning:tune_sigma",

@@ -16,9 +16,9 @@ from jax import lax
 from gradless.engine import run as loop
 from gradless.engine.batches import num_samples
 from gradless.engine.chains import Chain
+from gradless.engine.foresee import rejected
 from gradless.engine.session import Session, precision_of
 from gradless.kernels.select import refresh, select
-from gradless.proposals import Noise, Proposal
 from gradless.types import Algorithm, Evaluate, Evaluation, Key, State
 
 MAX_ACCEPTED = 1 << 14  # accepted steps handed to one compiled call
@@ -104,13 +104,6 @@ def _first_state(chain: Chain, x: jax.Array) -> State:
     return chain.algorithm.init(x, Evaluation(jnp.zeros((), x.dtype)))
 
 
-def _rejected(algorithm: Any, state: State) -> State:
-    """Return the state after one more rejection: whatever was proposed, the NaN of its loss is never accepted."""
-    unused = Noise(jnp.zeros_like(state.x), jnp.ones((), state.x.dtype))
-    evaluation = Evaluation(jnp.full_like(state.loss, jnp.nan))
-    return algorithm.decide(unused, state, Proposal(state.x, state.x), evaluation)[0]
-
-
 def _accepted(algorithm: Any, key: Key, state: State, evaluate: Evaluate | None) -> State:
     """Return the state after the step that the log says was accepted: against infinity any loss is."""
     noise = algorithm.draw(jax.random.fold_in(key, state.n), state.x)
@@ -128,7 +121,7 @@ def retrace(
     key_steps = loop.key_steps(key)
 
     def reject_until(stop: jax.Array, state: State) -> State:
-        return lax.while_loop(lambda state: state.n < stop, partial(_rejected, algorithm), state)
+        return lax.while_loop(lambda state: state.n < stop, partial(rejected, algorithm), state)
 
     def body(carry: tuple[jax.Array, State]) -> tuple[jax.Array, State]:
         place, state = carry
@@ -154,7 +147,7 @@ def retrace_minibatches(
             evaluate = program.objective.on(batch)
             seen = refresh(state, evaluate, is_new)
             moved = _accepted(algorithm, key_steps, seen, evaluate)
-            return select(is_accepted, moved, _rejected(algorithm, seen))
+            return select(is_accepted, moved, rejected(algorithm, seen))
 
         cursor, state = batches.visit(cursor, key_batches, state.n, data, step)
         return place + is_accepted, state, cursor

@@ -106,7 +106,7 @@ def advance(
     key_of_batches, key_of_steps = key_batches(key), key_steps(key)
     cursor = batches.open(key_of_batches, carry.t, num_data)
     fixed = program.objective.on(data) if batches.is_fixed else None
-    block = _block_length(carry.state.x)
+    block = block_length(carry.state.x)
     first_step = carry.t
 
     def step(noise: Any, t: jax.Array, state: State, cursor: Any) -> tuple[Any, Any]:
@@ -214,7 +214,7 @@ def _record(program: Program, carry: Carry, test: Any) -> dict[str, jax.Array]:
         "accepted": carry.accepted,
         "nonfinite": carry.nonfinite,
         "sigma": sigma,
-        "is_frozen": _is_frozen(state),
+        "is_frozen": is_frozen(state),
     }
     metrics = {f"metric:{name}": value for name, value in _metrics(program, state.x, test).items()}
     return record | metrics
@@ -237,7 +237,7 @@ def evaluate_loss(program: Program, x: jax.Array, data: Any) -> jax.Array:
 evaluate_metrics = jax.jit(_metrics, static_argnames=("program",))
 
 
-def _is_frozen(state: State) -> jax.Array:
+def is_frozen(state: State) -> jax.Array:
     """Return whether a typical move is below what floating point can resolve at a typical parameter.
 
     From there on x + eps rounds back to x, U' = U is accepted as a tie, and sigma never changes again.
@@ -266,7 +266,7 @@ def _empty_records(program: Program, carry: Carry, test: Any) -> dict[str, jax.A
     return jax.tree.map(lambda one: jnp.zeros((MAX_RECORDS, *one.shape), one.dtype), shapes)
 
 
-def _block_length(x: jax.Array) -> int:
+def block_length(x: jax.Array) -> int:
     """Return how many steps' noise is drawn at once, a power of two."""
     fitting = max(1, min(MAX_BLOCK, BLOCK_BYTES // (x.size * x.dtype.itemsize)))
     return 1 << (fitting.bit_length() - 1)

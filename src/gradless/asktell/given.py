@@ -1,0 +1,88 @@
+"""What a user gives to a chain, checked where it is given."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+Bounds = tuple[np.ndarray, np.ndarray]
+
+
+def check_algorithm(algorithm: Any) -> None:
+    """Refuse what is no Metropolis kernel, or needs more of the loss than its value."""
+    if not dataclasses.is_dataclass(algorithm) or isinstance(algorithm, type) or not hasattr(algorithm, "step"):
+        raise ValueError(f"algorithm must be made by gl.amc or gl.metropolis, got {algorithm!r}")
+    if not hasattr(algorithm, "decide"):
+        raise ValueError(
+            f"algorithm must be gl.amc or gl.metropolis: {getattr(algorithm, 'name', algorithm)} needs gradients of the loss"
+        )
+    if getattr(algorithm, "signal_norm", False) is not False:
+        raise ValueError("signal_norm must be off: it needs to see into the loss, which is evaluated outside")
+    for field in dataclasses.fields(algorithm):
+        if any(np.ndim(leaf) for leaf in jax.tree.leaves(getattr(algorithm, field.name))):
+            raise ValueError(f"{field.name} must be one number, got an array: there is one chain here")
+
+
+def as_point(x0: Any) -> np.ndarray:
+    """Return x0 as an array of its own: floating point as it is, whole numbers and Python floats in float64."""
+    try:
+        x = np.array(x0)
+        x = x if jax.numpy.issubdtype(x.dtype, jax.numpy.floating) else x.astype(np.float64, casting="safe")
+    except (TypeError, ValueError):
+        raise ValueError(f"x0 must be an array of real numbers, got {_shown(x0)}") from None
+    if x.size == 0 or not np.isfinite(x).all():
+        raise ValueError(f"x0 must hold at least one number and only finite ones, got {_shown(x0)}")
+    return x
+
+
+def as_loss(loss: Any) -> float:
+    """Return a told loss as a number; None stands for an evaluation that gave nothing."""
+    if loss is None:
+        return float("nan")
+    try:
+        number = np.asarray(loss)
+        if number.size != 1 or number.dtype.kind not in "fiub":
+            number = np.asarray(loss, np.float64) if number.dtype.kind == "O" else None  # type: ignore[assignment]
+        return float(number.reshape(()))
+    except (AttributeError, TypeError, ValueError):
+        raise TypeError(f"a loss must be one real number or None, got {_shown(loss)}") from None
+
+
+def as_bounds(bounds: Any, x0: np.ndarray) -> Bounds | None:
+    """Return (low, high) in the shape of x0, of (low, high), a scipy Bounds object, or a pair for each number."""
+    if bounds is None:
+        return None
+    try:
+        low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else _low_and_high(bounds, x0)
+        low, high = (np.broadcast_to(np.asarray(one, x0.dtype), x0.shape).copy() for one in (low, high))
+    except (TypeError, ValueError):
+        words = f"(low, high), or a pair for each of the {x0.size} numbers of x0"
+        raise ValueError(f"bounds must be {words}, got {_shown(bounds)}") from None
+    if not (low <= high).all():
+        raise ValueError(f"bounds must have low <= high, got {_first(low, high, ~(low <= high))}")
+    if not ((low <= x0) & (x0 <= high)).all():
+        place = int(np.argmin(((low <= x0) & (x0 <= high)).ravel()))
+        wrong = f"{x0.ravel()[place]} outside of [{low.ravel()[place]}, {high.ravel()[place]}]"
+        raise ValueError(f"x0 must lie within the bounds, got {wrong} at place {place}")
+    return low, high
+
+
+def _low_and_high(bounds: Any, x0: np.ndarray) -> tuple[Any, Any]:
+    pairs = [tuple(pair) if np.ndim(pair) == 1 else pair for pair in bounds]
+    if len(pairs) == x0.size and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        low = [-np.inf if pair[0] is None else pair[0] for pair in pairs]
+        high = [np.inf if pair[1] is None else pair[1] for pair in pairs]
+        return np.reshape(low, x0.shape), np.reshape(high, x0.shape)
+    low, high = bounds
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
+def _first(low: np.ndarray, high: np.ndarray, is_wrong: np.ndarray) -> str:
+    place = int(np.argmax(is_wrong.ravel()))
+    return f"({low.ravel()[place]}, {high.ravel()[place]}) at place {place}"
+
+
+def _shown(value: Any) -> str:
+    words = " ".join(repr(value).split())
+    return words if len(words) <= 80 else f"{words[:77]}..."
