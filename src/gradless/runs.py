@@ -177,6 +177,8 @@ def stored_ends(checkpoint: Checkpoint) -> list[int]:
 def stored_problem(path: str | Path, settings: dict[str, Any], trust: bool) -> Problem:
     """Return the problem that a stored run names; a module that it names is imported only if that is trusted."""
     name, options = settings.get("problem"), settings.get("options", {})
+    if name is None and "optimize" in settings:
+        raise RunError(f"{path} was made by gradless optimize: go on with `gradless optimize --resume --run {path}`")
     if name is None:
         raise RunError(
             f"{path} was made by gl.train from a Python loss: go on with gl.resume(..., loss=, params=, data=)"

@@ -14,9 +14,8 @@ def check_algorithm(algorithm: Any) -> None:
     if not dataclasses.is_dataclass(algorithm) or isinstance(algorithm, type) or not hasattr(algorithm, "step"):
         raise ValueError(f"algorithm must be made by gl.amc or gl.metropolis, got {algorithm!r}")
     if not hasattr(algorithm, "decide"):
-        raise ValueError(
-            f"algorithm must be gl.amc or gl.metropolis: {getattr(algorithm, 'name', algorithm)} needs gradients of the loss"
-        )
+        name = getattr(algorithm, "name", type(algorithm).__name__)
+        raise ValueError(f"algorithm must be gl.amc or gl.metropolis: {name} needs gradients of the loss")
     if getattr(algorithm, "signal_norm", False) is not False:
         raise ValueError("signal_norm must be off: it needs to see into the loss, which is evaluated outside")
     for field in dataclasses.fields(algorithm):

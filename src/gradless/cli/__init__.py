@@ -12,6 +12,7 @@ COMMANDS = {
     "replay": "rebuild the net of a run at any step",
     "sweep": "try many settings at once, with the plot",
     "compare": "train one problem by several algorithms, with the plot",
+    "optimize": "minimise what an outside program computes",
     "reproduce": "the paper's figures, PASS or FAIL for each claim",
     "data": "fetch a data set and say where it is",
     "doctor": "devices, versions, what is missing",

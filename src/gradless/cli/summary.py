@@ -10,6 +10,7 @@ from gradless.engine.result import Result
 ENDINGS = {
     "steps": "all steps done",
     "target": "target reached",
+    "evaluations": "all evaluations done",
     "frozen": "frozen: moves have fallen below what floating point can resolve",
     "diverged": "diverged: the loss is no longer a number",
     "time": "time is up",

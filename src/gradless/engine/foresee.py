@@ -1,8 +1,8 @@
 """The reject branch: the coming proposals of a chain, known before any of their losses is.
 
-Most moves are rejected, and what a rejection does to sigma, mu and n_cr depends on no loss. So the proposals of steps t,
-t + 1, ... can be foreseen on the assumption that each is rejected, evaluated at the same time, and used in their order
-up to the first that is accepted: the chain is the same as that of one evaluation after the other.
+Most moves are rejected, and what a rejection does to sigma, mu and n_cr depends on no loss. So the proposals of steps
+t, t + 1, ... can be foreseen on the assumption that each is rejected, evaluated at the same time, and used in their
+order up to the first that is accepted: the chain is the same as that of one evaluation after the other.
 """
 
 from functools import partial

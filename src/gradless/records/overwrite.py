@@ -8,7 +8,9 @@ from .errors import RunError
 
 # settings.json and run.lock are ours too, but stay: the settings are replaced in one rename, the lock is held.
 _STAY = {"settings.json", "run.lock", "checkpoints"}
-_FILES = {"environment.json", "metrics.jsonl", "accepted.log", "report.html"}
+_FILES = {"environment.json", "metrics.jsonl", "accepted.log", "report.html", "journal.jsonl"} | {
+    f"best.{suffix}" for suffix in ("txt", "json", "npy")
+}
 _CHECKPOINT = re.compile(r"[0-9]+\.safetensors(\.damaged(-[0-9]+)?)?")
 _DAMAGED_LOG = re.compile(r"accepted\.log\.damaged(-[0-9]+)?")
 
