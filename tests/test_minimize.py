@@ -170,7 +170,7 @@ def test_evaluations_ahead_do_not_change_the_chain(ahead):
 
 
 def test_an_error_in_a_proposal_that_is_thrown_away_is_not_raised():
-    """The first move is accepted; of the two behind it, evaluated at the same time, one raises."""
+    """Two moves are accepted; of those behind them, evaluated at the same time, one each raises."""
     begun = []
 
     def edgy(x):
@@ -181,8 +181,8 @@ def test_an_error_in_a_proposal_that_is_thrown_away_is_not_raised():
         return x[0]
 
     with ThreadPoolExecutor(3) as threads:
-        result = gl.minimize(edgy, [3.0], sigma=0.1, maxiter=1, workers=threads, ahead=3, seed=4)
-    assert (result.nit, result.acceptance, result.nfev, result.wasted) == (1, 1.0, 4, 2)
+        result = gl.minimize(edgy, [3.0], sigma=0.1, maxiter=2, workers=threads, ahead=3, seed=0)
+    assert (result.nit, result.acceptance, result.nfev, result.wasted) == (2, 1.0, 7, 4)
     assert result.x[0] < 3.0
     assert max(begun) > 3.02
 

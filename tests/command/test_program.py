@@ -86,8 +86,10 @@ def test_nan_is_an_answer_and_not_tried_again(script, tmp_path):
 
 STUBBORN = """
 import signal
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if %r == "both":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     open(%r, "w").write(str(os.getpid()))
     time.sleep(1000)
 time.sleep(1000)
@@ -108,11 +110,13 @@ def is_running(pid):
         return False
 
 
-@pytest.mark.parametrize("by", ["timeout", "end"])
-def test_a_stubborn_program_is_ended_with_all_that_it_started(script, tmp_path, monkeypatch, by):
+@pytest.mark.parametrize(("by", "who"), [("timeout", "both"), ("end", "both"), ("end", "its child")])
+def test_a_stubborn_program_is_ended_with_all_that_it_started(script, tmp_path, monkeypatch, by, who):
     monkeypatch.setattr("gradless.command.program.GRACE", 0.2)
     child = tmp_path / "child"
-    program = Program(script(STUBBORN % str(child)) + " {params}", timeout=1.0 if by == "timeout" else None, retries=0)
+    program = Program(
+        script(STUBBORN % (who, str(child))) + " {params}", timeout=1.0 if by == "timeout" else None, retries=0
+    )
     job = Job(program, X, 0, tmp_path / "work")
     outcomes = []
     thread = threading.Thread(target=lambda: outcomes.append(job.run()))

@@ -23,7 +23,6 @@ class Journal:
             write_atomic(path, b"")
         self.path = path
         self._file = Metrics(path)
-        self._file.repair()
         self._losses: dict[int, dict[Entry, float]] = {}  # by the step that was accepted last
         self.evaluations = self.failures = self.wasted = 0
         for row in self._file.rows():

@@ -56,7 +56,6 @@ class Optimization:
     def __post_init__(self) -> None:
         self.journal = Journal(self.directory.path / "journal.jsonl")
         self.metrics = Metrics(self.directory.metrics_path)
-        self.metrics.repair()
         self.rows = list(self.metrics.rows())
         self.rows_before = len(self.rows)  # of earlier sittings
         self.evaluated_before = self.journal.evaluations
