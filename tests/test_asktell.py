@@ -131,7 +131,7 @@ def test_what_is_no_number_is_a_rejection(bad):
 
 
 def test_the_best_point_is_kept_at_a_temperature(tmp_path):
-    opt = gl.AskTell([0.0], gl.metropolis(sigma=1.0, temperature=100.0))
+    opt = gl.AskTell([3.0], gl.metropolis(sigma=1.0, temperature=100.0))
     seen = []
     while opt.step < 200:
         opt.tell(float(opt.ask()[0] ** 2 + 1))
@@ -236,7 +236,7 @@ def test_wrong_use_is_one_clear_line():
     for bad in (None, math.nan, math.inf):
         with pytest.raises(ValueError, match="the loss of the starting point must be finite"):
             opt.tell(bad)
-    for bad in ("low", [1.0, 2.0], 1j, {}):
+    for bad in ("low", "3.0", [1.0, 2.0], 1j, {}):
         with pytest.raises(TypeError, match="a loss must be one real number or None, got"):
             opt.tell(bad)
     opt.tell(np.array([5.0]))  # one number, though in an array

@@ -41,11 +41,11 @@ def as_loss(loss: Any) -> float:
         return float("nan")
     try:
         number = np.asarray(loss)
-        if number.size != 1 or number.dtype.kind not in "fiub":
-            number = np.asarray(loss, np.float64) if number.dtype.kind == "O" else None  # type: ignore[assignment]
-        return float(number.reshape(()))
-    except (AttributeError, TypeError, ValueError):
-        raise TypeError(f"a loss must be one real number or None, got {_shown(loss)}") from None
+        if number.dtype.kind not in "SUc":  # text that looks like a number is none
+            return float(number.reshape(()))
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"a loss must be one real number or None, got {_shown(loss)}")
 
 
 def as_bounds(bounds: Any, x0: np.ndarray) -> Bounds | None:

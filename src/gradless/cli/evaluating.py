@@ -109,7 +109,8 @@ def show(console: Console, run: Optimization, path: str, is_quiet: bool, is_json
         if journal.failures:
             rows.append(("failed", f"{journal.failures:,} evaluations"))
         rows.append(("time", f"{run.seconds:.1f} s"))
-        rows.append(("best parameters", str(run.best_path)))
+        if run.rows:
+            rows.append(("best parameters", str(run.best_path)))
         rows.append(("run", path))
         width = max(len(name) for name, _ in rows) + 2
         for name, words in rows:
