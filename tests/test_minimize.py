@@ -88,7 +88,7 @@ def test_bounds_hold_and_the_minimum_at_a_wall_is_found(bounds):
         points.append(x.copy())
         return rosen(x)
 
-    result = gl.minimize(watched, START, bounds=bounds, maxfev=3000, **SETTINGS)
+    result = gl.minimize(watched, START, bounds=bounds, maxfev=2000, **SETTINGS)
     points = np.array(points)
     assert (points >= [-3, 0]).all()
     assert (points[:, 0] <= 0.5).all()
@@ -96,7 +96,9 @@ def test_bounds_hold_and_the_minimum_at_a_wall_is_found(bounds):
 
 
 def test_any_shape_and_more_arguments():
-    result = gl.minimize(lambda x, a, b: ((a * x - b) ** 2).sum(), np.ones((2, 3)), args=(2.0, 3.0), maxfev=3000)
+    result = gl.minimize(
+        lambda x, a, b: ((a * x - b) ** 2).sum(), np.ones((2, 3)), args=(2.0, 3.0), sigma=0.1, maxfev=500
+    )
     assert result.x.shape == (2, 3)
     assert result.fun < 1e-2
     assert gl.minimize(lambda x, a: a * x[0] ** 2, [1.0], args=3.0, maxfev=2).nfev == 2

@@ -208,13 +208,13 @@ def wait_for_evaluations(run, process, num):
     wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= num, process)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(cli, sim, workers):
+@pytest.mark.parametrize(("workers", "kills"), [(1, [9]), (3, [9, 25])])
+def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(cli, sim, workers, kills):
     command = sim() if workers == 1 else sim(NOISY) + " {seed}"
-    words = [*CHAIN, "--steps", 30, "--average", 2, "--reevaluate-every", 7, "--workers", workers]
+    words = [*CHAIN, "--steps", 20, "--average", 2, "--reevaluate-every", 7, "--workers", workers]
     cli("optimize", "--command", command, *words, "--run", "whole", "--quiet")
     process = start("optimize", "--command", command, *words, "--run", "cut")
-    for num in (9, 25):
+    for num in kills:
         wait_for_evaluations("cut", process, num)
         process.send_signal(signal.SIGKILL)
         process.communicate()
