@@ -71,7 +71,7 @@ class Optimization:
         return self._stop
 
     @stop_requested.setter
-    def stop_requested(self, why: str) -> None:
+    def stop_requested(self, why: str | None) -> None:
         self._stop = why
         self._done.put(None)  # wakes the loop, whatever it waits for
 
