@@ -28,8 +28,10 @@ def test_one_command_leaves_data_pictures_verdicts_and_a_page(tmp_path):
     page = (tmp_path / "index.html").read_text()
     assert page.count("<svg") == 2
     claims = [verdict["claim"] for verdict in json.loads((tmp_path / "verdicts.json").read_text())]
-    assert claims[0] == "F3a"
-    assert claims[-1].startswith("E2")
+    assert claims == ["F3a", "F3b", "E2"]
+    reproduce("E2", "--scale", "smoke", "-o", tmp_path)  # what was there before stays on the page
+    assert claims == [verdict["claim"] for verdict in json.loads((tmp_path / "verdicts.json").read_text())]
+    assert (tmp_path / "index.html").read_text().count("<svg") == 2
 
 
 def test_redraw_uses_the_saved_data_alone(tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ def command(
                 raise ValueError(f"figures must be among {', '.join(FIGURES)}, got {name!r}")
         folder = Path(out or f"reproduction/{scale}")
         verdicts, stopped_by = go_through(console, folder, chosen, scale, redraw, budget, quiet)
-        page = write_page(folder, scale, chosen, verdicts)
+        page = write_page(folder, scale, *everything(folder, scale, chosen, verdicts))
     show(console, verdicts)
     console.print(f"page {page}")
     if stopped_by in EXIT_CODES:
@@ -100,6 +100,17 @@ def go_through(
             console.print(f"{reason} in {name} ({stopped}); go on with the same command")
             return verdicts, stopped.by
     return verdicts, ""
+
+
+def everything(folder: Path, scale: str, chosen: list[str], verdicts: list[Verdict]) -> tuple[list[str], list[Verdict]]:
+    """Return the figures that the folder holds and their verdicts, the new ones and those of earlier runs."""
+    found: dict[str, list[Verdict]] = {}
+    for name in FIGURES:
+        if name in chosen:
+            found[name] = [verdict for verdict in verdicts if verdict.claim.startswith(name)]
+        elif list((folder / name).glob("*.png")):  # it was drawn, so its data are there
+            found[name] = importlib.import_module(module_of(name)).check(folder / name, scale)
+    return list(found), [verdict for these in found.values() for verdict in these]
 
 
 def show(console: Console, verdicts: list[Verdict]) -> None:

@@ -110,7 +110,7 @@ def _judge_rates(rows: list[dict[str, Any]], is_real: bool) -> Verdict:
     return judge(
         "F6c",
         "nets nucleate at a higher rate by aMC than by Adam",
-        "; ".join(words) + f"; all: O={sums[0]:.3g}, E={sums[1]:.3g}, p={p_value(sums):.2g}",
+        "; ".join([*words, f"all: O={sums[0]:.3g}, E={sums[1]:.3g}, p={p_value(sums):.2g}"]) if words else "no runs",
         "log-rank test, stratified by depth: more events than expected for aMC, p < 0.05",
         holds=bool(sums[0] > sums[1] and p_value(sums) < 0.05),
         is_decided=is_real and _is_complete(pairs),
@@ -144,7 +144,7 @@ def _judge_deepest(rows: list[dict[str, Any]], is_real: bool) -> Verdict:
     return judge(
         "F6d",
         "aMC with signal norm trains at depth 256",
-        f"{trained} of {len(mine)} trained, best U {min((row['loss'] for row in mine), default=np.nan):.3g}",
+        f"{trained} of {len(mine)} trained, best U {min(row['loss'] for row in mine):.3g}" if mine else "no runs",
         "at least 1 of 10",
         holds=trained > 0,
         is_decided=is_real and (trained > 0 or (len(mine) >= 10 and all(map(_is_final, mine)))),
