@@ -7,20 +7,17 @@ import sys
 import time
 
 import pytest
-from click.testing import CliRunner
 
-from gradless.cli import main
 from gradless.experiments import fig3
 from gradless.experiments.claims import FAIL, judge
 
 
-def reproduce(*arguments, code=0):
-    outcome = CliRunner().invoke(main, ["reproduce", *map(str, arguments)])
-    assert outcome.exit_code == code, outcome.output
-    return outcome.output
+@pytest.fixture
+def reproduce(cli):
+    return lambda *arguments, code=0: cli("reproduce", *arguments, code=code).output
 
 
-def test_one_command_leaves_data_pictures_verdicts_and_a_page(tmp_path):
+def test_one_command_leaves_data_pictures_verdicts_and_a_page(reproduce, tmp_path):
     words = reproduce("F3", "e2", "--scale", "smoke", "-o", tmp_path)
     assert "F3a" in words
     assert "E2" in words
@@ -34,7 +31,7 @@ def test_one_command_leaves_data_pictures_verdicts_and_a_page(tmp_path):
     assert (tmp_path / "index.html").read_text().count("<svg") == 2
 
 
-def test_redraw_uses_the_saved_data_alone(tmp_path, monkeypatch):
+def test_redraw_uses_the_saved_data_alone(reproduce, tmp_path, monkeypatch):
     reproduce("F3", "--scale", "smoke", "-o", tmp_path)
     (tmp_path / "F3" / "fig3.png").unlink()
     monkeypatch.setattr(fig3, "run", lambda *arguments: pytest.fail("it ran again"))
@@ -42,20 +39,20 @@ def test_redraw_uses_the_saved_data_alone(tmp_path, monkeypatch):
     assert (tmp_path / "F3" / "fig3.png").exists()
 
 
-def test_a_claim_that_fails_is_exit_code_1(tmp_path, monkeypatch):
+def test_a_claim_that_fails_is_exit_code_1(reproduce, tmp_path, monkeypatch):
     bad = judge("F3a", "says", "measured", "rule", holds=False)
     monkeypatch.setattr(fig3, "check", lambda out, scale: [bad])
     assert FAIL in reproduce("F3", "--scale", "smoke", "-o", tmp_path, code=1)
 
 
-def test_wrong_use_is_one_line(tmp_path):
+def test_wrong_use_is_one_line(reproduce, tmp_path):
     assert "figures must be among F1, F2" in reproduce("F9", "-o", tmp_path, code=2)
     words = reproduce("F3", "-o", tmp_path, "--redraw", code=2)
     assert "F3 has no saved data" in words
     assert "Traceback" not in words
 
 
-def test_out_of_time_it_says_so_and_the_same_command_goes_on(tmp_path):
+def test_out_of_time_it_says_so_and_the_same_command_goes_on(reproduce, tmp_path):
     arguments = ("F7", "--scale", "smoke", "-o", tmp_path)
     words = reproduce(*arguments, "--time", "0.01s")
     assert "time is up in F7 (progressive); go on with the same command" in words
