@@ -3,7 +3,7 @@
 import numpy as np
 
 import gradless as gl
-from bench.timing import interleaved, tell
+from gradless.bench.timing import interleaved, tell
 from gradless.engine.plan import Plan
 from gradless.engine.session import Session
 from gradless.engine.train import prepare

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 
-from bench.timing import interleaved, tell
+from gradless.bench.timing import interleaved, tell
 from gradless.sklearn import MCClassifier
 
 STEPS = 1000

@@ -3,7 +3,7 @@
 import numpy as np
 
 import gradless as gl
-from bench.timing import interleaved, tell
+from gradless.bench.timing import interleaved, tell
 
 STEPS = 200_000
 NUMPY_STEPS = 20_000

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bench.timing import interleaved, tell
+from gradless.bench.timing import interleaved, tell
 from gradless.pytorch import AMC
 
 STEPS = 100

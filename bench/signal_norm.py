@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import gradless as gl
-from bench.timing import interleaved, tell
+from gradless.bench.timing import interleaved, tell
 from gradless.engine.plan import Plan
 from gradless.engine.train import prepare
 from gradless.problems import make_problem

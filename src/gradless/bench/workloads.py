@@ -6,7 +6,7 @@ made-up data, for tests.
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -41,8 +41,17 @@ class Workload:
 
     @property
     def data(self) -> Any:
-        """The samples as NumPy arrays in the workload's precision; None where the loss has none."""
-        return jax.tree.map(self._cast, self.problem.data)
+        """The samples as NumPy arrays in the workload's precision; None where the loss has none.
+
+        They fill a whole number of minibatches, so that every step of every contestant does the same work.
+        """
+        num = self.num_samples - self.num_samples % (self.batch or 1)
+        return jax.tree.map(lambda array: self._cast(array[:num]), self.problem.data)
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples the problem has; 0 where the loss has no data."""
+        return next((len(array) for array in jax.tree.leaves(self.problem.data)), 0)
 
     def start(self) -> Params:
         """Return the parameters from which every contestant starts, as NumPy arrays."""
@@ -58,7 +67,7 @@ class Workload:
     @property
     def samples_per_loss(self) -> int:
         """How many samples one evaluation of the loss sees; 1 where there are no data."""
-        return self.batch or next((len(array) for array in jax.tree.leaves(self.problem.data)), 1)
+        return self.batch or self.num_samples or 1
 
     @property
     def losses_per_step(self) -> int:
@@ -107,8 +116,8 @@ def tiny(name: str) -> Workload:
     if name in ("W2", "W3", "W6"):
         options = {"W2": {"depth": 3, "points": 80}, "W3": {}, "W6": {"width": 12, "points": 20}}[name]
         problem = {"W2": "step", "W3": "rosenbrock", "W6": "sine"}[name]
-        return replace(_named(f"tiny {name}", problem, options)(name))
-    nets = {
+        return _named(f"tiny {name}", problem, options)(name)
+    nets: dict[str, tuple[Any, tuple[int, ...], dict[str, Any]]] = {
         "W1": (MLP((9, 4, 4, 3), head="softmax"), (30, 9), {"sigma": 1e-2, "n_s": 20, "signal_norm": True}),
         "W4": (RNN(hidden=5), (30, 7, 2), {"sigma": 1e-3, "n_s": 100}),
         "W5": (ResNet(channels=(2, 4), blocks=(1, 1)), (20, 8, 8, 1), {"sigma": 1e-3, "epsilon": 1e-3, "n_s": 100}),
@@ -118,7 +127,9 @@ def tiny(name: str) -> Workload:
 
     def loss(params: Params, batch: Any) -> jax.Array:
         outputs = net.apply(params, batch[0])
-        return mse(outputs, jax.nn.one_hot(batch[1], outputs.shape[-1])) if name == "W1" else cross_entropy(outputs, batch[1])
+        if name == "W1":
+            return mse(outputs, jax.nn.one_hot(batch[1], outputs.shape[-1]))
+        return cross_entropy(outputs, batch[1])
 
     def init(key: jax.Array) -> Params:
         return net.init(key, "pytorch")

@@ -14,6 +14,7 @@ COMMANDS = {
     "compare": "train one problem by several algorithms, with the plot",
     "optimize": "minimise what an outside program computes",
     "reproduce": "the paper's figures, PASS or FAIL for each claim",
+    "bench": "steps per second against others and against the machine",
     "data": "fetch a data set and say where it is",
     "doctor": "devices, versions, what is missing",
 }
