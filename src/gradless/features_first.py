@@ -16,6 +16,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 from gradless.signal_norm.calls import inner_jaxpr, opened
 from gradless.signal_norm.layout import Array, shape_of
 from gradless.signal_norm.walk import ELEMENTWISE, bind, literal_array
+from gradless.small_images import convolved, is_small_image
 
 MAX_BYTES = 32  # of the inputs of one neuron: eight float32, four float64; beyond, a matrix product is faster
 MAX_FAN_OUT = 16
@@ -46,10 +47,11 @@ def dtype_of(atom: Any) -> Any:
     return atom.aval.dtype
 
 
-def has_narrow_layers(jaxpr: Jaxpr) -> bool:
-    """Return whether a program holds a product that is worth the other layout."""
+def has_faster_form(jaxpr: Jaxpr) -> bool:
+    """Return whether a program holds a product that is worth the other layout, or a convolution of a small image."""
     inner = (inner_jaxpr(eqn) for eqn in jaxpr.eqns)
-    return any(map(is_narrow, jaxpr.eqns)) or any(has_narrow_layers(opened(one)[0]) for one in inner if one is not None)
+    is_here = any(is_narrow(eqn) or is_small_image(eqn) for eqn in jaxpr.eqns)
+    return is_here or any(has_faster_form(opened(one)[0]) for one in inner if one is not None)
 
 
 def is_narrow(eqn: JaxprEqn) -> bool:
@@ -68,12 +70,13 @@ def is_narrow(eqn: JaxprEqn) -> bool:
 def features_first(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function`, a pure function of pytrees of arrays, with its narrow layers in the faster layout.
 
+    Convolutions of images smaller than their kernel are written as products on the way.
     The derivative rules that a function brings along (`jax.custom_jvp`) are lost on the way: not for gradients.
     """
 
     def evaluated(*args: Any) -> Any:
         program, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-        if not has_narrow_layers(program.jaxpr):
+        if not has_faster_form(program.jaxpr):
             return function(*args)
         # Between the barriers the pass is compiled alike in every program: elsewhere a product and a sum that follows
         # may be contracted into one operation or not, and a replay would not find the same loss.
@@ -100,10 +103,12 @@ def _step(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid]:
     is_any_first = any(one.is_first for one in inputs)
     if (inner := inner_jaxpr(eqn)) is not None:
         jaxpr, consts = opened(inner)
-        if is_any_first or has_narrow_layers(jaxpr):
+        if is_any_first or has_faster_form(jaxpr):
             return _run(jaxpr, [Laid(const) for const in consts], inputs)
     if is_narrow(eqn):
         return [Laid(_product(inputs[0].first, inputs[1].usual).astype(dtype_of(eqn.outvars[0])), is_first=True)]
+    if is_small_image(eqn):
+        return [Laid(convolved(eqn, *(one.usual for one in inputs)))]
     if is_any_first and eqn.primitive.name in SAME_SHAPE and _is_of_one_shape(eqn):
         return [Laid(out, is_first=True) for out in bind(eqn, [one.first for one in inputs])]
     if is_any_first and eqn.primitive.name in REDUCTIONS:

@@ -17,6 +17,7 @@ from jax import lax
 from gradless.engine.batches import FullBatch, Minibatch, num_samples
 from gradless.engine.flat import ByIdentity
 from gradless.engine.objective import Objective, call
+from gradless.features_first import features_first
 from gradless.kernels.select import renewed
 from gradless.types import Algorithm, Evaluation, Key, State
 
@@ -223,8 +224,8 @@ def _record(program: Program, carry: Carry, test: Any) -> dict[str, jax.Array]:
 def _metrics(program: Program, x: jax.Array, test: Any) -> dict[str, jax.Array]:
     if program.metrics.held is None:
         return {}
-    params = program.objective.flattening.unflatten(x)
-    values = call(program.metrics.held, params, test, test is not None)
+    unflatten = program.objective.flattening.unflatten
+    values = features_first(lambda x: call(program.metrics.held, unflatten(x), test, test is not None))(x)
     return {name: jnp.asarray(value) for name, value in values.items()}
 
 

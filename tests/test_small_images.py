@@ -1,0 +1,92 @@
+"""Convolutions of small images: the same numbers, in every layout, and only where the kernel is larger."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from gradless.features_first import features_first
+from gradless.models import ResNet
+
+LAYOUTS = [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("NHWC", "OIHW", "NCHW")]
+
+
+def image_and_kernel(layout, size, kernel, dtype="float32"):
+    keys = jax.random.split(jax.random.key(0))
+    sizes = {"N": 5, "C": 3, "I": 3, "O": 4}
+    image = jax.random.normal(
+        keys[0], [(sizes | dict(zip("HW", size, strict=True)))[axis] for axis in layout[0]], dtype
+    )
+    weight = jax.random.normal(keys[1], [(sizes | {"H": kernel, "W": kernel})[axis] for axis in layout[1]], dtype)
+    return image, weight
+
+
+def num_convolutions(function, *args):
+    return str(jax.make_jaxpr(function)(*args)).count("conv_general_dilated[")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"),
+    [
+        ((1, 1), 3, 1, ((1, 1), (1, 1))),
+        ((2, 2), 3, 1, ((1, 1), (1, 1))),
+        ((2, 2), 3, 2, ((1, 1), (1, 1))),
+        ((2, 4), 3, 2, ((1, 1), (0, 2))),
+        ((4, 3), 5, 1, ((2, 2), (3, 1))),
+        ((4, 4), 7, 2, ((3, 3), (5, 2))),
+    ],
+)
+def test_a_small_image_is_convolved_by_one_product(layout, size, kernel, stride, padding):
+    def function(image, weight):
+        return lax.conv_general_dilated(image, weight, (stride, stride), padding, dimension_numbers=layout)
+
+    args = image_and_kernel(layout, size, kernel)
+    assert num_convolutions(features_first(function), *args) == 0
+    expected, found = function(*args), jax.jit(features_first(function))(*args)
+    assert expected.shape == found.shape
+    assert expected.dtype == found.dtype
+    # Sums of up to 49 x 3 products of order one in another order: a few units in the last place of sqrt(147).
+    np.testing.assert_allclose(found, expected, atol=147 * np.finfo(np.float32).eps)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"padding": ((1, 1), (1, 1)), "rhs_dilation": (2, 2)},
+        {"padding": ((2, 2), (2, 2)), "lhs_dilation": (2, 2)},
+        {"padding": ((1, 1), (1, 1)), "feature_group_count": 3},
+    ],
+)
+def test_a_convolution_of_another_kind_is_left_alone(options):
+    image, weight = jnp.ones((5, 2, 2, 3)), jnp.ones((3, 3, 3 // options.get("feature_group_count", 1), 6))
+
+    def function(image, weight):
+        return lax.conv_general_dilated(image, weight, (1, 1), dimension_numbers=LAYOUTS[0], **options)
+
+    assert num_convolutions(features_first(function), image, weight) == 1
+    np.testing.assert_array_equal(features_first(function)(image, weight), function(image, weight))
+
+
+def test_an_image_as_large_as_the_kernel_is_left_alone():
+    image, weight = image_and_kernel(LAYOUTS[0], (3, 3), 3)
+
+    def function(image, weight):
+        return lax.conv_general_dilated(image, weight, (1, 1), "SAME", dimension_numbers=LAYOUTS[0])
+
+    assert num_convolutions(features_first(function), image, weight) == 1
+
+
+def test_the_last_stages_of_a_resnet_are_products():
+    net = ResNet(channels=(2, 3, 4, 5))
+    params, images = net.init(jax.random.key(0), "kaiming"), jax.random.normal(jax.random.key(1), (3, 28, 28, 1))
+
+    def function(params):
+        return net.apply(params, images)
+
+    # 20 convolutions; seven 3x3 kernels see images below 3x3: three of stage 3 and all four of stage 4.
+    assert num_convolutions(function, params) == 20
+    assert num_convolutions(features_first(function), params) == 20 - 7
+    # Layer norm keeps all values of order one, so that rounding does not grow with depth.
+    np.testing.assert_allclose(jax.jit(features_first(function))(params), function(params), atol=1e-4)
