@@ -54,11 +54,11 @@ class NoiseAlone:
     def __call__(self, steps: int) -> None:
         """Draw the noise of so many steps."""
         with precision_of(self.x.dtype):
-            jax.block_until_ready(_draw(self.algorithm, self.key, self.x, steps))
+            jax.block_until_ready(draw_again(self.algorithm, self.key, self.x, steps))
 
 
 @jax.jit
-def _draw(algorithm: Algorithm, key: Key, x: jax.Array, steps: jax.Array) -> Any:
+def draw_again(algorithm: Algorithm, key: Key, x: jax.Array, steps: jax.Array) -> Any:
     length, key = block_length(x), key_steps(key)
 
     def block(number: int | jax.Array) -> Any:

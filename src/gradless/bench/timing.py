@@ -67,9 +67,9 @@ def steps_for(run: Run, turn_seconds: float) -> int:
     steps = 1
     while True:
         elapsed = max(_seconds(run, steps), 1e-9)
-        wanted = max(1, round(steps * turn_seconds / elapsed))
+        wanted = min(max(1, round(steps * turn_seconds / elapsed)), MAX_STEPS)
         if elapsed >= turn_seconds / 4 or wanted <= steps:
-            return min(wanted, MAX_STEPS)
+            return wanted
         steps = min(wanted, 16 * steps)
 
 

@@ -30,6 +30,7 @@ class EagerChain:
         self.sigma, self.epsilon = settings["sigma"], settings.get("epsilon", 0.0)
         self.n_s, self.n_cr = settings.get("n_s", 100), 0
         self.has_lambda = bool(settings.get("signal_norm", False))
+        self.of_data: torch.Tensor | None = None
         self.mu: list[Any] = [torch.zeros_like(p) if self.epsilon else 0.0 for p in self.params]
         with torch.no_grad():
             self.loss = self.model(*next(self.batches)).item()
@@ -71,7 +72,9 @@ class EagerChain:
         if not self.has_lambda:
             return [1.0] * len(self.params)
         inputs: Any = self.model.inputs
-        of_layers = [h.square().sum(dim=1).mean().rsqrt() for h in inputs]
+        if self.of_data is None or self.is_new:
+            self.of_data = inputs[0].square().sum(dim=1).mean().rsqrt()  # on a fixed batch always the same
+        of_layers = [self.of_data, *(h.square().sum(dim=1).mean().rsqrt() for h in inputs[1:])]
         return [of_layers[i // 2] if i % 2 == 0 else 1.0 for i in range(len(self.params))]
 
 
