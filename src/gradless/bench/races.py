@@ -170,9 +170,9 @@ def table(rows: Iterable[Row]) -> str:
         if row.seconds is None:
             lines.append(f"  {row.contestant:26s} did not run: {row.note}")
             continue
-        end = f"{row.seconds:7.1f} s" if row.reached else f"not in {row.seconds:.0f} s"
-        cost = f"{row.cpu_seconds:7.1f} s of CPU, {row.compile_seconds:5.1f} s to compile, {row.samples:8.2g} samples"
-        lines.append(f"  {row.contestant:26s} {end:>13s}  {cost}, at {row.value:.4g}  ({row.settings})")
+        end = f"{row.seconds:.3g} s" if row.reached else f"not in {row.seconds:.3g} s"
+        cost = f"{row.cpu_seconds:.3g} s of CPU, {row.compile_seconds:.3g} s to compile, {row.samples:.3g} samples"
+        lines.append(f"  {row.contestant:26s} {end:>15s}, {cost}, at {row.value:.4g}  ({row.settings})")
     return "\n".join(lines)
 
 
