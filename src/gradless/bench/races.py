@@ -147,14 +147,19 @@ def hold(name: str, race: Race, limit: float = LIMIT, seed: int = 0) -> list[Row
     return sorted(ran, key=lambda row: (not row.reached, row.seconds)) + rows
 
 
-def run(names: Sequence[str] = (), limit: float = LIMIT, tell: Callable[[list[Row]], None] | None = None) -> list[Row]:
+def run(
+    names: Sequence[str] = (),
+    limit: float = LIMIT,
+    tell: Callable[[list[Row]], None] | None = None,
+    seed: int = 0,
+) -> list[Row]:
     """Hold the races of these names, or all; `tell` is given the rows of each race when it is over."""
     for name in names:
         if name not in RACES:
             raise ValueError(f"there is no race {name!r}; there are {', '.join(RACES)}")
     rows = []
     for name in names or RACES:
-        held = hold(name, RACES[name], limit)
+        held = hold(name, RACES[name], limit, seed)
         rows += held
         if tell:
             tell(held)
@@ -182,12 +187,12 @@ def _progressive(start: int, threshold: float) -> Callable[[Problem], Progressiv
 
 MNIST = (
     ours(
-        "sigma 0.01, n_s 20, signal norm, progressive batch from 500",
+        "sigma 0.01, n_s 20, signal norm, batch from 1000, doubled at 5% error",
         AMC(sigma=1e-2, n_s=20, signal_norm=True),
-        _progressive(500, 0.1),
+        _progressive(1000, 0.05),
     ),
     evosax.OPEN_ES,
-    evosax.OPEN_ES_TUNED,
+    evosax.OPEN_ES_STEADY,
     evotorch.MNIST,
     cma.POPULATION,
 )
@@ -212,10 +217,11 @@ RACES: dict[str, Race] = {
 @click.command(help=__doc__)
 @click.argument("names", nargs=-1)
 @click.option("--limit", type=float, default=LIMIT, show_default=True, help="seconds on each contestant's clock")
+@click.option("--seed", type=int, default=0, show_default=True, help="of the start and of all noise")
 @click.option("--json", "file", type=click.Path(dir_okay=False), help="also write the rows to this file")
-def main(names: tuple[str, ...], limit: float, file: str | None) -> None:
+def main(names: tuple[str, ...], limit: float, seed: int, file: str | None) -> None:
     try:
-        rows = run(names, limit, tell=lambda held: click.echo(table(held)))
+        rows = run(names, limit, tell=lambda held: click.echo(table(held)), seed=seed)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if file:
