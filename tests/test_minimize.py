@@ -264,7 +264,9 @@ def is_running(pid):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_worker_outlives_its_parent(tmp_path, number):
-    (tmp_path / "script.py").write_text(MAIN + "gl.minimize(endless, [1.0], workers=2)")
+    # A process in the background of a shell is told to ignore SIGINT; this one shall hear it wherever the tests run.
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    (tmp_path / "script.py").write_text(MAIN + hears + "gl.minimize(endless, [1.0], workers=2)")
     process = subprocess.Popen(
         [sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -105,6 +105,7 @@ def test_mu_follows_accepted_moves(who):
     np.testing.assert_allclose(mu, 0.25 * (x - np.float32([-2.0, 2.0])), atol=1.2e-7)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["W4", "W5"])
 @pytest.mark.parametrize("who", CHAINS)
 def test_minibatches_run(name, who):

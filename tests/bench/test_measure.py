@@ -108,6 +108,7 @@ def test_parameters_data_depth_and_chains_grow_by_ten():
     assert grown["parameters"][-1] == 1_004_001
 
 
+@pytest.mark.soak
 def test_mu_and_lambda_are_each_seen_in_what_a_chain_holds():
     """On a net of 1.2e4 parameters and few samples; what a vector more costs is at least that vector."""
     cases = held_by_case(tiny("W6"))

@@ -127,6 +127,7 @@ def test_gradless_and_scipy_really_reach_a_target():
         assert row.samples == 40 * row.evaluations > 0
 
 
+@pytest.mark.soak
 def test_a_growing_batch_is_compiled_before_the_clock_starts():
     batches = Progressive(5, line, threshold=0.05)
     training = Training(Task(LINE, "float64"), AMC(sigma=0.1, n_s=20), batches, chains=1)

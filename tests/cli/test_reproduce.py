@@ -53,13 +53,14 @@ def test_wrong_use_is_one_line(reproduce, tmp_path):
 
 
 def test_out_of_time_it_says_so_and_the_same_command_goes_on(reproduce, tmp_path):
-    arguments = ("F7", "--scale", "smoke", "-o", tmp_path)
+    arguments = ("F3", "--scale", "smoke", "-o", tmp_path)
     words = reproduce(*arguments, "--time", "0.01s")
-    assert "time is up in F7 (progressive); go on with the same command" in words
-    assert (tmp_path / "F7" / "fig7.png").exists()  # what there is so far
-    words = reproduce(*arguments)
-    assert "F7b" in words
-    assert (tmp_path / "F7" / "runs" / "minibatch" / "finished").exists()
+    assert "time is up in F3 (epsilon-0-n_s-20); go on with the same command" in words
+    first = tmp_path / "F3" / "runs" / "epsilon-0-n_s-20"
+    assert list((first / "checkpoints").iterdir())
+    assert not (first / "finished").exists()
+    assert "F3b" in reproduce(*arguments)
+    assert (first / "finished").exists()
 
 
 def test_a_signal_stops_it_with_everything_saved(tmp_path):

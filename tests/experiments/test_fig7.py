@@ -68,3 +68,8 @@ def test_a_short_run_decides_which_is_faster_only_once_one_is_there(tmp_path):
 def test_what_is_there_of_a_stopped_reproduction_is_drawn_and_decides_nothing(tmp_path):
     assert outcomes(tmp_path, {"amc": PAPER["amc"]}) == [NOT_DECIDED, NOT_DECIDED]
     assert fig7.draw(tmp_path)[0].exists()
+
+
+def test_one_run_that_was_stopped_is_drawn_and_decides_nothing(tmp_path):
+    assert outcomes(tmp_path, {"progressive": (800, 0.92)}) == [NOT_DECIDED, NOT_DECIDED]
+    assert fig7.draw(tmp_path)[0].exists()
