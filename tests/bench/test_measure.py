@@ -15,7 +15,8 @@ from gradless.bench.roofline import Machine
 from gradless.bench.split import LossAlone, NoiseAlone, Split, draw_again, evaluate_again
 from gradless.bench.timing import Spread
 from gradless.bench.workloads import tiny
-from gradless.engine.run import block_length, key_steps
+from gradless.engine.program import key_steps
+from gradless.engine.stepping import block_length
 
 MACHINE = Machine(1e11, 1e10, 1e9)
 

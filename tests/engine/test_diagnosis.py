@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.engine import run
 from gradless.engine.diagnosis import advice
+from gradless.engine.program import DIVERGED, GOING
 
 
-def session(losses, acceptance=0.2, algorithm=None, batches=None, is_frozen=False, status=run.GOING, **more):
+def session(losses, acceptance=0.2, algorithm=None, batches=None, is_frozen=False, status=GOING, **more):
     """Return a stand-in for a session with these records."""
     rows = [{"loss": loss, "acceptance": acceptance, "is_frozen": is_frozen} for loss in losses]
     rows[0]["acceptance"] = float("nan") if np.ndim(acceptance) == 0 else [float("nan")] * len(acceptance)
@@ -34,7 +34,7 @@ NOISY = (0.5 + np.tile([0.1, -0.1], 10) - np.linspace(0, 0.01, 20)).tolist()
         (session(FALLING, is_frozen=True), "frozen: sigma has fallen below what floating point can resolve"),
         (session(NOISY, batches=gl.minibatch(2)), "varies more from minibatch to minibatch than it falls"),
         (
-            session(FALLING, algorithm=gl.adam(), status=run.DIVERGED),
+            session(FALLING, algorithm=gl.adam(), status=DIVERGED),
             "no longer a number: lower the learning rate or clip",
         ),
         (session([[1.0, 1.0]] * 5, acceptance=[0.0, 0.001]), "sigma is too large"),

@@ -10,6 +10,7 @@ import pytest
 
 import gradless as gl
 from gradless.engine import run, session
+from gradless.engine.stepping import block_length
 from gradless.types import Evaluation
 
 MC = gl.metropolis(sigma=0.1)
@@ -66,7 +67,7 @@ def test_the_loop_makes_the_steps_of_a_plain_loop_with_noise_drawn_one_by_one(al
 
 def test_many_parameters_whose_noise_is_drawn_in_short_blocks_make_the_same_steps():
     start = np.linspace(0, 2, 5000, dtype=np.float32)
-    assert run.block_length(start) == 2
+    assert block_length(start) == 2
     states, _ = plain_loop(gl.amc(sigma=1e-3, epsilon=0.1, n_s=3), start, 11)
     result = train(gl.amc(sigma=1e-3, epsilon=0.1, n_s=3), start, steps=11)
     np.testing.assert_array_equal(result.params, states[-1].x)
@@ -74,7 +75,7 @@ def test_many_parameters_whose_noise_is_drawn_in_short_blocks_make_the_same_step
 
 @pytest.mark.parametrize(("size", "length"), [(1, 128), (128, 128), (129, 64), (16_384, 1), (10**7, 1)])
 def test_blocks_of_noise_hold_at_most_64_kb_and_a_power_of_two_of_steps(size, length):
-    assert run.block_length(jax.ShapeDtypeStruct((size,), np.float32)) == length
+    assert block_length(jax.ShapeDtypeStruct((size,), np.float32)) == length
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.05])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.engine import run
 from gradless.engine.chains import Chain
 from gradless.engine.plan import Plan
+from gradless.engine.program import AT_TARGET
 from gradless.engine.selection import Selection
 from gradless.engine.train import prepare
 
@@ -69,7 +69,7 @@ def test_nothing_is_copied_where_nothing_is_better(losses):
 
 def test_a_chain_that_has_ended_takes_no_part():
     chains = chains_with([1.0, 2.0, 3.0, 0.0])
-    chains[3].status = run.AT_TARGET
+    chains[3].status = AT_TARGET
     Selection(every=1, fraction=0.5).apply(chains, 1)
     assert [float(chain.carry.state.x[0]) for chain in chains] == [0, 1, 0, 3]
 

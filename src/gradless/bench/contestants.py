@@ -7,7 +7,7 @@ from typing import Protocol
 from gradless.bench.workloads import Workload
 from gradless.engine.batches import FullBatch, Minibatch
 from gradless.engine.plan import LARGEST, Plan
-from gradless.engine.run import MAX_STEPS
+from gradless.engine.program import MAX_STEPS
 from gradless.engine.session import Session
 from gradless.engine.train import prepare
 from gradless.kernels import AMC

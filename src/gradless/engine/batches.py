@@ -28,6 +28,7 @@ class FullBatch:
     """Every step sees all the data; U(x) is known from the step before. Paper: batch learning, Sec. II A."""
 
     is_fixed: ClassVar[bool] = True
+    is_redrawn: ClassVar[bool] = False  # at every step
 
     def check(self, num_data: int) -> None:
         """Nothing to refuse."""
@@ -39,6 +40,14 @@ class FullBatch:
     def visit(self, cursor: Any, key: Key, t: jax.Array, data: Any, act: Act) -> tuple[Any, Any]:
         """Act on the data of step t."""
         return cursor, act(data, False)
+
+    def is_new(self, t: jax.Array) -> bool:
+        """Return whether step t begins with other data than the step before."""
+        return False
+
+    def stay(self, t: jax.Array, end: jax.Array) -> jax.Array:
+        """Return the step, at most `end`, up to which the data of step t stay."""
+        return end
 
     def drawn(self, steps: int, num_data: int) -> int:
         """Return how many samples the batches of the first `steps` steps held."""
@@ -85,34 +94,47 @@ class Minibatch:
         """Return how many minibatches make one pass over the data, the short last one included."""
         return -(-num_data // self.size) if self.sampling == "shuffle" else max(num_data // self.size, 1)
 
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether every step sees a minibatch of its own."""
+        return self.hold == 1
+
+    def is_new(self, t: jax.Array) -> bool | jax.Array:
+        """Return whether step t begins with other data than the step before."""
+        return True if self.is_redrawn else t % self.hold == 0
+
+    def stay(self, t: jax.Array, end: jax.Array) -> jax.Array:
+        """Return the step, at most `end`, up to which the minibatch of step t is held."""
+        return jnp.minimum(end, (t // self.hold + 1) * self.hold)
+
     def open(self, key: Key, t: jax.Array, num_data: int) -> Any:
-        """Return the order of the data in the epoch of step t."""
+        """Return the epoch of step t and the order of the data in it, to be remembered between steps."""
         if self.sampling == "iid":
             return ()
         epoch = t // self.hold // self.per_epoch(num_data)
-        return jax.random.permutation(jax.random.fold_in(key, epoch), num_data)
+        return epoch, jax.random.permutation(jax.random.fold_in(key, epoch), num_data)
 
     def visit(self, cursor: Any, key: Key, t: jax.Array, data: Any, act: Act) -> tuple[Any, Any]:
         """Act on the data of step t."""
         num_data = num_samples(data)
         drawing = t // self.hold
-        is_new = True if self.hold == 1 else t % self.hold == 0
+        is_new = self.is_new(t)
         if self.sampling == "iid":
             index = jax.random.randint(jax.random.fold_in(key, drawing), (self.size,), 0, num_data)
             return cursor, act(rows(data, index), is_new)
 
-        place = drawing % self.per_epoch(num_data)
-        is_new_epoch = (place == 0) & (t % self.hold == 0)
-        order = jax.lax.cond(is_new_epoch, lambda: self.open(key, t, num_data), lambda: cursor)
+        epoch, place = jnp.divmod(drawing, self.per_epoch(num_data))
+        cursor = jax.lax.cond(epoch == cursor[0], lambda: cursor, lambda: self.open(key, t, num_data))
+        order = cursor[1]
 
         def see(length: int) -> Any:
             return act(rows(data, jax.lax.dynamic_slice_in_dim(order, place * self.size, length)), is_new)
 
         last = num_data % self.size
         if not last:
-            return order, see(self.size)
+            return cursor, see(self.size)
         is_last = place == self.per_epoch(num_data) - 1
-        return order, jax.lax.cond(is_last, lambda: see(last), lambda: see(self.size))
+        return cursor, jax.lax.cond(is_last, lambda: see(last), lambda: see(self.size))
 
     def drawn(self, steps: int, num_data: int) -> int:
         """Return how many samples the batches of the first `steps` steps held."""

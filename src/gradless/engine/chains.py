@@ -16,6 +16,7 @@ import numpy as np
 
 from gradless.engine import run
 from gradless.engine.batches import Minibatch, Progressive, num_samples
+from gradless.engine.program import GOING, READY_TO_GROW, Carry, Program
 from gradless.engine.work import Work
 from gradless.types import Algorithm, Key, State
 
@@ -36,9 +37,9 @@ class Chain:
     key: Key
     algorithm: Algorithm
     work: Work
-    carry: Any = None  # a run.Carry, once begun or restored
+    carry: Any = None  # a Carry, once begun or restored
     t: int = 0
-    status: int = run.GOING
+    status: int = GOING
     stage: int = 0
     growths: list[int] = field(default_factory=list)  # the steps at which the batch grew
     stage_start: tuple[int, float, int, int] = (0, 0.0, 1, 0)  # step, epoch, evaluations and samples at that step
@@ -62,15 +63,15 @@ class Chain:
         step = jnp.asarray(t, jnp.int32)
         state = run.look_again(program, self.key, state, step, data)
         counts = [jnp.zeros((), jnp.int32) for _ in range(3)]  # a buffer each: the next chunk takes what it is given
-        self.carry = run.Carry(step, state, *counts)
+        self.carry = Carry(step, state, *counts)
 
-    def expected_carry(self, x: jax.Array) -> run.Carry:
+    def expected_carry(self, x: jax.Array) -> Carry:
         """Return the shapes that the loop's state has, to compare a checkpoint with; nothing is computed."""
         program, data = self.work.stage(self.stage)
         shapes = jax.eval_shape(lambda x: run.start(program, self.algorithm, self.key, x, data, self.work.test)[0], x)
         return shapes
 
-    def _batch_size(self, program: run.Program, data: Any) -> int:
+    def _batch_size(self, program: Program, data: Any) -> int:
         return program.batches.size if isinstance(program.batches, Minibatch) else max(num_samples(data), 1)
 
     def warm_up(self) -> None:
@@ -89,15 +90,15 @@ class Chain:
     def advance(self, until: int) -> np.ndarray:
         """Go on to step `until`, or to the chain's end; return which steps were accepted."""
         flags = [np.zeros(0, bool)]
-        while self.t < until and self.status == run.GOING:
+        while self.t < until and self.status == GOING:
             self.warm_up()
             program, data = self.work.stage(self.stage)
             flags.append(self._advance(program, data, until))
-            if self.status == run.READY_TO_GROW:
+            if self.status == READY_TO_GROW:
                 self._grow()
         return np.concatenate(flags)
 
-    def _advance(self, program: run.Program, data: Any, until: int) -> np.ndarray:
+    def _advance(self, program: Program, data: Any, until: int) -> np.ndarray:
         before = self.t
         limits = self.work.limits(until)
         self.carry, chunk = run.advance(program, self.algorithm, self.key, self.carry, data, self.work.test, limits)
@@ -146,7 +147,7 @@ class Chain:
         program, data = self.work.stage(self.stage)
         self.carry = run.restart(program, self.algorithm, self.key, self.carry, data)
         self.stage_start = (self.t, cost.epoch, cost.evaluations + 1, cost.samples + self._batch_size(program, data))
-        self.status = run.GOING
+        self.status = GOING
 
     def take_over(self, state: State) -> None:
         """Go on from the state of another chain; where that one sees other data, its loss is not this chain's."""

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradless.engine import run
 from gradless.engine.batches import Minibatch
+from gradless.engine.program import DIVERGED
 
 if TYPE_CHECKING:
     from gradless.engine.session import Session
@@ -21,7 +21,7 @@ def advice(session: "Session") -> str | None:
     """Return what looks wrong with the run, if something does."""
     chains, rows = session.chains, session.rows
     if len(rows) < 3 or chains[0].algorithm.needs_gradient:
-        is_diverged = any(chain.status == run.DIVERGED for chain in chains)
+        is_diverged = any(chain.status == DIVERGED for chain in chains)
         return "the loss is no longer a number: lower the learning rate or clip the gradient" if is_diverged else None
     acceptance = float(np.nanmean(_late(rows, "acceptance")))
     first, last = float(np.nanmedian(rows[0]["loss"])), float(np.nanmin(rows[-1]["loss"]))

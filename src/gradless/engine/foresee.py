@@ -13,9 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gradless.engine import run as loop
+from gradless.engine.program import key_steps
+from gradless.engine.run import is_frozen
 from gradless.engine.session import precision_of
-from gradless.proposals import Noise, Proposal
+from gradless.engine.stepping import block_length
+from gradless.kernels.select import rejected
+from gradless.proposals import Proposal
 from gradless.types import Evaluation, Key, State
 
 HORIZON = 16  # steps foreseen in one call, at most: more would be thrown away at the next acceptance
@@ -27,13 +30,6 @@ class Foreseen(NamedTuple):
     state: State  # before the step, if every step before it was rejected
     noise: Any
     proposal: Proposal
-
-
-def rejected(algorithm: Any, state: State) -> State:
-    """Return the state after one more rejection: whatever was proposed, the NaN of its loss is never accepted."""
-    unused = Noise(jnp.zeros_like(state.x), jnp.ones((), state.x.dtype))
-    evaluation = Evaluation(jnp.full_like(state.loss, jnp.nan))
-    return algorithm.decide(unused, state, Proposal(state.x, state.x), evaluation)[0]
 
 
 def draw_steps(algorithm: Any, key_steps: Key, steps: jax.Array, x: jax.Array) -> Any:
@@ -73,7 +69,7 @@ def _decide(
 
 _init = jax.jit(lambda algorithm, x, loss: algorithm.init(x, Evaluation(loss)))
 _row = jax.jit(lambda foreseen, row: jax.tree.map(lambda stacked: stacked[row], foreseen.state))
-_is_frozen = jax.jit(loop.is_frozen)
+_is_frozen = jax.jit(is_frozen)
 
 
 class _Segment(NamedTuple):
@@ -95,8 +91,8 @@ class Branch:
         with precision_of(np.float64):
             working = jnp.promote_types(x.dtype, jnp.float32)
             self.algorithm = jax.tree.map(lambda leaf: jnp.asarray(leaf, working), algorithm)
-            self.key_steps = loop.key_steps(key)
-            self.block = loop.block_length(jnp.asarray(x))
+            self.key_steps = key_steps(key)
+            self.block = block_length(jnp.asarray(x))
             self.horizon = min(HORIZON, self.block)
             self.t = 0
             self.root: State = _init(self.algorithm, jnp.asarray(x), np.float64(0))

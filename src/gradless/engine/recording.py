@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine import run as loop
 from gradless.engine.plan import Plan
+from gradless.engine.program import DIVERGED, GOING
 from gradless.engine.session import Listener, Session, precision_of
 from gradless.engine.stored import check_rows, check_same_run, checked_meta
 from gradless.kernels import algorithm_to_json
@@ -112,7 +112,7 @@ def _stand_together(session: Session) -> bool:
     carries = [chain.carry for chain in session.chains if chain.carry is not None]
     if any(leaf.is_deleted() for leaf in jax.tree.leaves(carries)):
         return False  # given to a chunk that was not finished
-    return all(carry.t == session.t or carry.status != loop.GOING for carry in carries)
+    return all(carry.t == session.t or carry.status != GOING for carry in carries)
 
 
 def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -158,7 +158,7 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
             chain.growths, chain.stage_start = list(stored["growths"]), tuple(stored["stage_start"])
             chain.stage = len(chain.growths)
             chain.nonfinite, chain.last_record = stored["nonfinite"], stored["last_record"]
-            if chain.status == loop.DIVERGED:
+            if chain.status == DIVERGED:
                 raise RunError("the run has diverged: its loss is no longer a number, and it cannot go on")
     session.t = max(chain.t for chain in session.chains)
     if session.t != checkpoint.step:

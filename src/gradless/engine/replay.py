@@ -16,9 +16,9 @@ from jax import lax
 from gradless.engine import run as loop
 from gradless.engine.batches import num_samples
 from gradless.engine.chains import Chain
-from gradless.engine.foresee import rejected
+from gradless.engine.program import Program, key_batches, key_steps
 from gradless.engine.session import Session, precision_of
-from gradless.kernels.select import refresh, select
+from gradless.kernels.select import refresh, rejected, select
 from gradless.types import Algorithm, Evaluate, Evaluation, Key, State
 
 MAX_ACCEPTED = 1 << 14  # accepted steps handed to one compiled call
@@ -114,11 +114,11 @@ def _accepted(algorithm: Any, key: Key, state: State, evaluate: Evaluate | None)
 
 @partial(jax.jit, static_argnames=("program",))
 def retrace(
-    program: loop.Program, algorithm: Algorithm, key: Key, state: State, data: Any, steps: jax.Array, until: jax.Array
+    program: Program, algorithm: Algorithm, key: Key, state: State, data: Any, steps: jax.Array, until: jax.Array
 ) -> State:
     """Go from state.n to `until`, from one accepted step of the list `steps` to the next."""
     evaluate = program.objective.on(data) if program.objective.signal_norm else None
-    key_steps = loop.key_steps(key)
+    key_of_steps = key_steps(key)
 
     def reject_until(stop: jax.Array, state: State) -> State:
         return lax.while_loop(lambda state: state.n < stop, partial(rejected, algorithm), state)
@@ -126,7 +126,7 @@ def retrace(
     def body(carry: tuple[jax.Array, State]) -> tuple[jax.Array, State]:
         place, state = carry
         state = reject_until(steps[place], state)
-        return place + 1, _accepted(algorithm, key_steps, state, evaluate)
+        return place + 1, _accepted(algorithm, key_of_steps, state, evaluate)
 
     _, state = lax.while_loop(lambda carry: steps[carry[0]] < until, body, (jnp.zeros((), jnp.int32), state))
     return reject_until(until, state)
@@ -134,10 +134,10 @@ def retrace(
 
 @partial(jax.jit, static_argnames=("program",))
 def retrace_minibatches(
-    program: loop.Program, algorithm: Algorithm, key: Key, state: State, data: Any, steps: jax.Array, until: jax.Array
+    program: Program, algorithm: Algorithm, key: Key, state: State, data: Any, steps: jax.Array, until: jax.Array
 ) -> State:
     """Go from state.n to `until` one step after the other, since every new minibatch has its own lambda."""
-    batches, key_batches, key_steps = program.batches, loop.key_batches(key), loop.key_steps(key)
+    batches, key_of_batches, key_of_steps = program.batches, key_batches(key), key_steps(key)
 
     def body(carry: tuple[jax.Array, State, Any]) -> tuple[jax.Array, State, Any]:
         place, state, cursor = carry
@@ -146,11 +146,11 @@ def retrace_minibatches(
         def step(batch: Any, is_new: bool | jax.Array) -> State:
             evaluate = program.objective.on(batch)
             seen = refresh(state, evaluate, is_new)
-            moved = _accepted(algorithm, key_steps, seen, evaluate)
+            moved = _accepted(algorithm, key_of_steps, seen, evaluate)
             return select(is_accepted, moved, rejected(algorithm, seen))
 
-        cursor, state = batches.visit(cursor, key_batches, state.n, data, step)
+        cursor, state = batches.visit(cursor, key_of_batches, state.n, data, step)
         return place + is_accepted, state, cursor
 
-    first = (jnp.zeros((), jnp.int32), state, batches.open(key_batches, state.n, num_samples(data)))
+    first = (jnp.zeros((), jnp.int32), state, batches.open(key_of_batches, state.n, num_samples(data)))
     return lax.while_loop(lambda carry: carry[1].n < until, body, first)[1]

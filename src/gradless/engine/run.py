@@ -1,73 +1,39 @@
 """The one loop: many steps of any algorithm on any loss in one compiled call, with thinned records.
 
 A chunk runs from step t to step `until`. Both are data of the compiled program, so that chunks of every length share
-it. Within a chunk the noise of a block of steps is drawn at once (`fold_in(key, t)` for each step t: the numbers are
-the same as drawn one by one), and records are taken at steps fixed beforehand: the result does not depend on where
-chunks begin and end.
+it. The random numbers of step t come from `fold_in(key, t)`, and records are taken at steps fixed beforehand: the
+result does not depend on where chunks begin and end.
 """
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gradless.engine.batches import FullBatch, Minibatch, num_samples
-from gradless.engine.flat import ByIdentity
-from gradless.engine.objective import Objective, call
+from gradless.engine.batches import num_samples
+from gradless.engine.objective import call
+from gradless.engine.program import (
+    AT_TARGET,
+    DIVERGED,
+    FROZEN,
+    GOING,
+    MAX_RECORDS,
+    MAX_STEPS,
+    READY_TO_GROW,
+    Carry,
+    Chunk,
+    Going,
+    Limits,
+    Program,
+    key_batches,
+)
+from gradless.engine.speculate import go_in_rounds
+from gradless.engine.stepping import Way, go_one_by_one
 from gradless.features_first import features_first
 from gradless.kernels.select import renewed
 from gradless.types import Algorithm, Evaluation, Key, State
-
-MAX_STEPS = 1 << 19  # in one chunk: one byte each in the log of accepted steps
-MAX_RECORDS = 256  # in one chunk
-BLOCK_BYTES = 1 << 16  # of noise drawn at once: small nets spend more on starting a draw than on drawing
-MAX_BLOCK = 128
-
-GOING, AT_TARGET, FROZEN, DIVERGED, READY_TO_GROW = range(5)
-
-
-@dataclass(frozen=True)
-class Program:
-    """All that is compiled in; what is not here may change without compiling again."""
-
-    objective: Objective
-    batches: FullBatch | Minibatch
-    metrics: ByIdentity  # of metrics(params, test) -> dict, or of None
-    error: ByIdentity  # of error(params, batch) that makes the batch grow, or of None
-    metric_target: tuple[str, str] | None = None  # a metric's name and ">=" or "<="
-    stop_when_frozen: bool = False
-
-
-class Limits(NamedTuple):
-    """The numbers that a chunk compares with."""
-
-    until: jax.Array  # the chunk ends before this step
-    record_every: jax.Array
-    check_every: jax.Array  # how often the error of a growing batch is looked at
-    threshold: jax.Array  # the error below which it grows
-    target_loss: jax.Array
-    target_metric: jax.Array
-
-
-class Carry(NamedTuple):
-    """All that the loop needs to go on from step t; a checkpoint holds just this."""
-
-    t: jax.Array
-    state: State
-    accepted: jax.Array  # since the last record
-    nonfinite: jax.Array  # since the last record
-    status: jax.Array  # GOING, or why the chain has ended
-
-
-class Chunk(NamedTuple):
-    """What a chunk has to tell."""
-
-    flags: jax.Array  # which of its steps were accepted
-    records: Any  # a dict of arrays with one entry per record
-    num_records: jax.Array
 
 
 @partial(jax.jit, static_argnames=("program",))
@@ -103,44 +69,7 @@ def advance(
     program: Program, algorithm: Algorithm, key: Key, carry: Carry, data: Any, test: Any, limits: Limits
 ) -> tuple[Carry, Chunk]:
     """Make the steps from carry.t up to limits.until, or until the chain has ended."""
-    batches, num_data = program.batches, num_samples(data)
-    key_of_batches, key_of_steps = key_batches(key), key_steps(key)
-    cursor = batches.open(key_of_batches, carry.t, num_data)
-    fixed = program.objective.on(data) if batches.is_fixed else None
-    block = block_length(carry.state.x)
-    first_step = carry.t
-
-    def step(noise: Any, t: jax.Array, state: State, cursor: Any) -> tuple[Any, Any]:
-        def act(batch: Any, is_new: bool | jax.Array) -> Any:
-            evaluate = fixed or program.objective.on(batch)
-            return algorithm.step(noise, state, evaluate, is_new)
-
-        return batches.visit(cursor, key_of_batches, t, data, act)
-
-    def make_step(noise: Any, loop: tuple[Carry, Any, jax.Array]) -> tuple[Carry, Any, jax.Array]:
-        carry, cursor, flags = loop
-        cursor, (state, info) = step(noise, carry.t, carry.state, cursor)
-        flags = lax.dynamic_update_index_in_dim(flags, info.is_accepted, carry.t - first_step, 0)
-        carry = carry._replace(
-            t=carry.t + 1,
-            state=state,
-            accepted=carry.accepted + info.is_accepted,
-            nonfinite=carry.nonfinite + ~info.is_finite,
-        )
-        return carry, cursor, flags
-
-    def make_block(end: jax.Array, loop: tuple[Carry, Any, jax.Array]) -> tuple[Carry, Any, jax.Array]:
-        begin = loop[0].t // block * block
-        steps = begin + jnp.arange(block, dtype=begin.dtype)
-        x = loop[0].state.x
-        noise = jax.vmap(lambda t: algorithm.draw(jax.random.fold_in(key_of_steps, t), x))(steps)
-
-        def body(loop: tuple[Carry, Any, jax.Array]) -> tuple[Carry, Any, jax.Array]:
-            here = loop[0].t - begin
-            return make_step(jax.tree.map(lambda drawn: drawn[here], noise), loop)
-
-        stop = jnp.minimum(end, begin + block)
-        return lax.while_loop(lambda loop: loop[0].t < stop, body, loop)
+    way = Way.of(program, algorithm, key, data, carry.t)
 
     def make_record(carry: Carry, kept: Any, num_records: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
         record = _record(program, carry, test)
@@ -170,7 +99,7 @@ def advance(
         def below(batch: Any, _: Any) -> jax.Array:
             return program.error.held(params, batch) < limits.threshold
 
-        is_ready = batches.visit(cursor, key_of_batches, carry.t - 1, data, below)[1]
+        is_ready = program.batches.visit(way.open(), key_batches(key), carry.t - 1, data, below)[1]
         return jnp.where(is_ready & (carry.status == GOING), READY_TO_GROW, carry.status).astype(carry.status.dtype)
 
     def stretch(loop: tuple[Carry, Any, Chunk]) -> tuple[Carry, Any, Chunk]:
@@ -179,18 +108,20 @@ def advance(
         next_record = _next_record(carry.t, limits.record_every)
         next_check = (carry.t // limits.check_every + 1) * limits.check_every
         end = jnp.minimum(limits.until, jnp.minimum(next_record, next_check))
-        carry, cursor, flags = lax.while_loop(
-            lambda loop: loop[0].t < end, partial(make_block, end), (carry, cursor, chunk.flags)
+        going = Going(carry, cursor, chunk.flags, chunk.rounds)
+        carry, cursor, flags, rounds = (
+            go_in_rounds(way, limits.ahead, end, going) if program.speculates else go_one_by_one(way, end, going)
         )
-        carry, chunk = record_if(carry.t == next_record, carry, chunk._replace(flags=flags))
+        carry, chunk = record_if(carry.t == next_record, carry, chunk._replace(flags=flags, rounds=rounds))
         if program.error.held is not None:
             status = lax.cond(carry.t == next_check, look_at_error, lambda carry: carry.status, carry)
             carry = carry._replace(status=status)
         return carry, cursor, chunk
 
-    empty = Chunk(jnp.zeros(MAX_STEPS, bool), _empty_records(program, carry, test), jnp.zeros((), jnp.int32))
+    zero = jnp.zeros((), jnp.int32)
+    empty = Chunk(jnp.zeros(MAX_STEPS, bool), _empty_records(program, carry, test), zero, zero)
     carry, _, chunk = lax.while_loop(
-        lambda loop: (loop[0].t < limits.until) & (loop[0].status == GOING), stretch, (carry, cursor, empty)
+        lambda loop: (loop[0].t < limits.until) & (loop[0].status == GOING), stretch, (carry, way.open(), empty)
     )
     return carry, chunk
 
@@ -265,19 +196,3 @@ def _status(program: Program, carry: Carry, record: dict[str, jax.Array], limits
 def _empty_records(program: Program, carry: Carry, test: Any) -> dict[str, jax.Array]:
     shapes = jax.eval_shape(partial(_record, program), carry, test)
     return jax.tree.map(lambda one: jnp.zeros((MAX_RECORDS, *one.shape), one.dtype), shapes)
-
-
-def block_length(x: jax.Array) -> int:
-    """Return how many steps' noise is drawn at once, a power of two."""
-    fitting = max(1, min(MAX_BLOCK, BLOCK_BYTES // (x.size * x.dtype.itemsize)))
-    return 1 << (fitting.bit_length() - 1)
-
-
-def key_steps(key: Key) -> Key:
-    """Return the key from which the noise of step t comes by `fold_in(key, t)`."""
-    return jax.random.fold_in(key, 1)
-
-
-def key_batches(key: Key) -> Key:
-    """Return the key from which the order of the data comes."""
-    return jax.random.fold_in(key, 2)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gradless.engine.chains import Chain
-from gradless.engine.run import GOING
+from gradless.engine.program import GOING
 
 
 @dataclass

@@ -14,12 +14,13 @@ import numpy as np
 from gradless.engine import run
 from gradless.engine.chains import Chain, num_workers
 from gradless.engine.diagnosis import FROZEN_WORDS, advice
+from gradless.engine.program import AT_TARGET, DIVERGED, FROZEN, GOING, MAX_RECORDS, MAX_STEPS
 from gradless.engine.result import Result, Trace
 from gradless.engine.selection import Selection
 from gradless.engine.work import Work
 
 ROUND_SECONDS = 0.5  # so that progress is shown about twice a second
-STATUS_WORDS = {run.AT_TARGET: "target", run.FROZEN: "frozen", run.DIVERGED: "diverged"}
+STATUS_WORDS = {AT_TARGET: "target", FROZEN: "frozen", DIVERGED: "diverged"}
 
 
 def precision_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
@@ -114,7 +115,7 @@ class Session:
         if self.selection:
             until = min(until, self.selection.next_step(self.t))
         compiled, began = self.compile_seconds, time.perf_counter()
-        going = [chain for chain in self.chains if chain.status == run.GOING]
+        going = [chain for chain in self.chains if chain.status == GOING]
         advance = self._advance(until)
         # One chain stays in the caller's thread, with whatever modes of JAX are set there.
         flags_of = map(advance, going) if len(self.chains) == 1 else pool.map(advance, going)
@@ -134,7 +135,7 @@ class Session:
         self._announce(rows, accepted)
         # Aim at the round's time, but grow carefully: the first rounds are mostly overhead.
         ideal = (self.t - before) * ROUND_SECONDS / elapsed
-        self._chunk = max(1, min(int(ideal), 4 * self._chunk, run.MAX_STEPS))
+        self._chunk = max(1, min(int(ideal), 4 * self._chunk, MAX_STEPS))
 
     def _no_flags(self, steps: int = 0) -> np.ndarray:
         return np.zeros((len(self.chains), steps), bool)
@@ -154,7 +155,7 @@ class Session:
     def _last_step_of_a_chunk(self) -> int:
         """Return the step by which the chunk's space for records may be full."""
         every = self.work.record_every
-        return (self.t // every + run.MAX_RECORDS - 32) * every  # 32 early records at powers of two
+        return (self.t // every + MAX_RECORDS - 32) * every  # 32 early records at powers of two
 
     def _collect(self, seconds: float, seconds_now: float, before: int) -> list[dict[str, Any]]:
         """Merge the chains' new records by step; time is interpolated within the round."""
@@ -179,7 +180,7 @@ class Session:
             self.report(FROZEN_WORDS)
 
     def _reason_to_stop(self) -> str | None:
-        ended = [chain.status for chain in self.chains if chain.status != run.GOING]
+        ended = [chain.status for chain in self.chains if chain.status != GOING]
         if len(ended) == len(self.chains):
             return STATUS_WORDS[max(set(ended), key=ended.count)]
         if self.t >= self.steps:

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Progressive, num_samples
 from gradless.engine.chains import Chain
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.objective import Objective, check_data, check_loss, check_metrics
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
+from gradless.engine.program import Program
 from gradless.engine.recording import begin_recording
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
@@ -123,7 +123,7 @@ def prepare(
             signal_norm=_hashable(getattr(algorithm, "signal_norm", False)),
             needs_gradient=algorithm.needs_gradient,
         )
-        program = loop.Program(
+        program = Program(
             objective,
             plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
             ByIdentity(metrics),

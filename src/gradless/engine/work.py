@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine import run
 from gradless.engine.batches import FullBatch, Minibatch, Progressive, num_samples, rows
 from gradless.engine.flat import ByIdentity
+from gradless.engine.program import Limits, Program
 from gradless.types import Key
 
 NEVER = (int(np.iinfo(np.int32).max), 0.0)  # a batch that does not grow is never looked at
@@ -21,7 +21,7 @@ NEVER = (int(np.iinfo(np.int32).max), 0.0)  # a batch that does not grow is neve
 class Work:
     """What all chains of a run share."""
 
-    program: run.Program
+    program: Program
     batches: FullBatch | Minibatch | Progressive
     data: Any
     test: Any
@@ -39,7 +39,7 @@ class Work:
         """Number of samples, 0 without data."""
         return num_samples(self.data)
 
-    def stage(self, number: int) -> tuple[run.Program, Any]:
+    def stage(self, number: int) -> tuple[Program, Any]:
         """Return the program and the data after `number` growths of a progressive batch."""
         if not isinstance(self.batches, Progressive):
             return self.program, self.data
@@ -57,14 +57,15 @@ class Work:
                 self.held[size] = rows(self.data, order[:size])
             return self.held[size]
 
-    def limits(self, until: int) -> run.Limits:
+    def limits(self, until: int, ahead: int = 1) -> Limits:
         """Return the numbers that a chunk compares with."""
         growth = (self.batches.check_every, self.batches.threshold) if isinstance(self.batches, Progressive) else NEVER
-        return run.Limits(
+        return Limits(
             until=jnp.asarray(until, jnp.int32),
             record_every=jnp.asarray(self.record_every, jnp.int32),
             check_every=jnp.asarray(growth[0], jnp.int32),
             threshold=jnp.asarray(growth[1], jnp.float32),
             target_loss=jnp.asarray(self.target_loss, jnp.result_type(float)),
             target_metric=jnp.asarray(self.target_metric, jnp.result_type(float)),
+            ahead=jnp.asarray(ahead, jnp.int32),
         )

@@ -1,11 +1,12 @@
-"""What every Metropolis kernel does with a whole state: look again at new data, and keep one of two."""
+"""What every Metropolis kernel does with a whole state: look again at new data, keep one of two, reject unseen."""
 
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from gradless.types import Evaluate, Evaluation
+from gradless.proposals import Noise, Proposal
+from gradless.types import Evaluate, Evaluation, State
 
 S = TypeVar("S", bound=Any)
 
@@ -26,10 +27,21 @@ def refresh(state: S, evaluate: Evaluate, is_new_batch: bool | jax.Array) -> S:
         return state
     if is_new_batch is True:
         return renewed(state, evaluate(state.x))
-    return jax.lax.cond(is_new_batch, lambda: renewed(state, evaluate(state.x)), lambda: state)
+    # A branch copies what it passes on, and x does not change.
+    seen = jax.lax.cond(
+        is_new_batch, lambda: renewed(state, evaluate(state.x))._replace(x=()), lambda: state._replace(x=())
+    )
+    return seen._replace(x=state.x)
 
 
 def renewed(state: S, evaluation: Evaluation) -> S:
     """Return the state with what an evaluation of its x tells: U(x), and lambda or the gradient if asked for."""
     known = {name: value for name, value in evaluation._asdict().items() if value is not None}
     return state._replace(**known)
+
+
+def rejected(algorithm: Any, state: State) -> State:
+    """Return the state after one more rejection: whatever was proposed, the NaN of its loss is never accepted."""
+    unused = Noise(jnp.zeros_like(state.x), jnp.ones((), state.x.dtype))
+    evaluation = Evaluation(jnp.full_like(state.loss, jnp.nan))
+    return algorithm.decide(unused, state, Proposal(state.x, state.x), evaluation)[0]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradless.engine.chains import Chain
-from gradless.engine.run import AT_TARGET, GOING, evaluate_loss
+from gradless.engine.program import AT_TARGET, GOING
+from gradless.engine.run import evaluate_loss
 from gradless.engine.session import Session, precision_of
 from gradless.types import Params
 

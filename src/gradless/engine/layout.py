@@ -1,0 +1,68 @@
+"""The devices of one chain: proposals side by side, and each device with its share of the data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+PROPOSALS, DATA = "proposals", "data"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A grid of devices with the axes `proposals` and `data`.
+
+    Every device holds the whole state of the chain and makes every decision; only losses and decisions travel.
+    """
+
+    mesh: Mesh
+
+    @classmethod
+    def of(cls, devices: np.ndarray) -> "Layout":
+        """Return the layout of a grid of devices, proposals along its first axis."""
+        return cls(Mesh(devices, (PROPOSALS, DATA)))
+
+    @property
+    def proposals(self) -> int:
+        """Number of proposals that are evaluated at a time."""
+        return self.mesh.shape[PROPOSALS]
+
+    @property
+    def data(self) -> int:
+        """Number of devices that share the data."""
+        return self.mesh.shape[DATA]
+
+    def place(self, tree: Any, is_split: bool = False) -> Any:
+        """Return arrays on all devices: whole, or each with its share of the rows; nothing is sent."""
+        sharding = NamedSharding(self.mesh, PartitionSpec(DATA) if is_split else PartitionSpec())
+
+        def put(array: Any) -> jax.Array:
+            if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+                data = put(jax.random.key_data(array))
+                return jax.random.wrap_key_data(data, impl=jax.random.key_impl(array))
+            host = np.asarray(array)
+            return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+        return jax.tree.map(put, tree)
+
+    def run(self, function: Callable[..., Any], data: Any, *others: Any) -> Any:
+        """Call function(data, *others) on all devices, inside of a compiled program; all return the same."""
+        specs = (PartitionSpec(DATA), *(PartitionSpec() for _ in others))
+        spread = jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=PartitionSpec(), check_vma=False)
+        return spread(data, *others)
+
+
+def place_among_proposals(layout: Layout | None) -> tuple[Any, int]:
+    """Return which of the proposals of a round this device evaluates first, and how many devices share them."""
+    return (0, 1) if layout is None else (lax.axis_index(PROPOSALS), layout.proposals)
+
+
+def gathered(layout: Layout | None, axis: str, tree: Any) -> Any:
+    """Return what all devices along an axis have, stacked in their order."""
+    if layout is None:
+        return jax.tree.map(lambda one: one[None], tree)
+    return jax.tree.map(lambda one: lax.all_gather(one, axis), tree)
