@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gradless.asktell import AskTell
     from gradless.engine.batches import full_batch, minibatch, progressive
+    from gradless.engine.mesh import mesh
     from gradless.engine.result import Result, Trace
     from gradless.engine.train import train
     from gradless.engine.tuning import Tuning, tune_sigma
@@ -40,6 +41,7 @@ __all__ = [
     "anneal",
     "full_batch",
     "gradient_descent",
+    "mesh",
     "metropolis",
     "minibatch",
     "minimize",
@@ -62,6 +64,7 @@ SOURCES = {
     "amc": "kernels:AMC",
     "anneal": "kernels:Anneal",
     "full_batch": "engine.batches:full_batch",
+    "mesh": "engine.mesh:mesh",
     "gradient_descent": "kernels:GradientDescent",
     "metropolis": "kernels:Metropolis",
     "minibatch": "engine.batches:minibatch",

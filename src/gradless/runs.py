@@ -12,7 +12,9 @@ import numpy as np
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
 from gradless.engine.flat import is_trainable
+from gradless.engine.mesh import Mesh
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
+from gradless.engine.processes import is_first
 from gradless.engine.recording import begin_recording, differing, go_on_recording, is_x64
 from gradless.engine.replay import Replay
 from gradless.engine.result import Result
@@ -63,13 +65,21 @@ def start_problem(
     overwrite: bool = False,
     listeners: list[Listener] | None = None,
     report: Callable[[str], None] | None = None,
+    mesh: Mesh | None = None,
 ) -> Session:
     """Return a session of a new run that has begun, recorded in `run` if that is given."""
     session = prepare(
-        algorithm, problem.loss, problem.init, plan, data=problem.data, metrics=problem.metrics, test=problem.test
+        algorithm,
+        problem.loss,
+        problem.init,
+        plan,
+        data=problem.data,
+        metrics=problem.metrics,
+        test=problem.test,
+        mesh=mesh,
     )
     session.begin()
-    if run is not None:
+    if run is not None and is_first():
         begin_recording(session, run, algorithm, plan, about, overwrite, report)
     session.listeners += listeners or []
     return session
@@ -99,10 +109,12 @@ def reopen(
     trust: bool = False,
     listeners: list[Listener] | None = None,
     report: Callable[[str], None] | None = None,
+    speculate: int | str | None = None,
+    mesh: Mesh | None = None,
 ) -> Session:
     """Return a session that stands at the last good checkpoint of a stored run and records on from there.
 
-    A target of more steps is remembered with the run; `time_budget` counts from now.
+    A target of more steps is remembered with the run; `time_budget` counts from now. The mesh may be another one.
     """
     directory = RunDirectory.resume(path)
     try:
@@ -110,9 +122,17 @@ def reopen(
         problem = problem or stored_problem(path, settings, trust)
         algorithm = algorithm or stored_algorithm(path, settings)
         plan = stored_plan(path, settings, problem)
-        wanted = dataclasses.replace(plan, steps=steps or plan.steps, time_budget=time_budget)
+        changed: dict[str, Any] = {"steps": steps or plan.steps, "time_budget": time_budget}
+        wanted = dataclasses.replace(plan, **changed, speculate=speculate or plan.speculate)
         session = prepare(
-            algorithm, problem.loss, problem.init, wanted, data=problem.data, metrics=problem.metrics, test=problem.test
+            algorithm,
+            problem.loss,
+            problem.init,
+            wanted,
+            data=problem.data,
+            metrics=problem.metrics,
+            test=problem.test,
+            mesh=mesh,
         )
         go_on_recording(session, directory, wanted, report)
         session.time_budget += session.seconds_before
@@ -250,17 +270,29 @@ def resume(
     time_budget: float | None = None,
     callback: Callable[[dict[str, Any]], None] | None = None,
     trust: bool = False,
+    speculate: int | str | None = None,
+    mesh: Mesh | None = None,
 ) -> Result:
     """Go on with a recorded run from its last good checkpoint, bit for bit as if it had never stopped.
 
     steps: the total to reach, by default that of the run. A run of a named problem needs nothing more. A run of a
     Python loss needs the `loss`, `params` and `data` (and `metrics`, `test`, `error`) it was begun with again.
     time_budget: seconds after which the run stops, counted from now.
+    speculate, mesh: as for `gl.train`; they may differ from those the run was begun with, and the chain stays the same.
     trust: whether to import the module of a run of `module:object`, which runs that module's code.
     """
     problem = None if loss is None else Problem(params, loss, data, test, metrics, error)
     with mode_of(run):
-        session = reopen(run, steps=steps, time_budget=time_budget, algorithm=algorithm, problem=problem, trust=trust)
+        session = reopen(
+            run,
+            steps=steps,
+            time_budget=time_budget,
+            algorithm=algorithm,
+            problem=problem,
+            trust=trust,
+            speculate=speculate,
+            mesh=mesh,
+        )
         if callback:
             session.listeners.append(Callback(callback))
         session.go()

@@ -16,6 +16,7 @@ import numpy as np
 
 from gradless.engine import run
 from gradless.engine.batches import Minibatch, Progressive, num_samples
+from gradless.engine.pace import Pace
 from gradless.engine.program import GOING, READY_TO_GROW, Carry, Program
 from gradless.engine.work import Work
 from gradless.types import Algorithm, Key, State
@@ -46,10 +47,12 @@ class Chain:
     nonfinite: int = 0  # up to the last record
     last_record: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)  # not yet collected
+    pace: Pace = field(default_factory=Pace)  # of speculation
 
     def begin(self, x: jax.Array) -> float:
         """Evaluate the starting point and take the record of it; return its loss."""
         program, data = self.work.stage(self.stage)
+        x = self.placed(x)
         self.stage_start = (0, 0.0, 1, self._batch_size(program, data))
         self.carry, record = run.start(program, self.algorithm, self.key, x, data, self.work.test)
         self.rows.append(self._row({name: np.asarray(value) for name, value in record.items()}))
@@ -60,10 +63,15 @@ class Chain:
         program, data = self.work.stage(self.stage)
         self.t = self.last_record = t
         self.stage_start = (t, 0.0, 1, self._batch_size(program, data))
-        step = jnp.asarray(t, jnp.int32)
+        step, state = self.placed(jnp.asarray(t, jnp.int32)), self.placed(state)
         state = run.look_again(program, self.key, state, step, data)
         counts = [jnp.zeros((), jnp.int32) for _ in range(3)]  # a buffer each: the next chunk takes what it is given
-        self.carry = Carry(step, state, *counts)
+        self.carry = Carry(step, state, *self.placed(counts))
+
+    def placed(self, tree: Any) -> Any:
+        """Return arrays where the chain is: on all of its devices."""
+        layout = self.work.program.layout
+        return tree if layout is None else layout.place(tree)
 
     def expected_carry(self, x: jax.Array) -> Carry:
         """Return the shapes that the loop's state has, to compare a checkpoint with; nothing is computed."""
@@ -99,14 +107,16 @@ class Chain:
         return np.concatenate(flags)
 
     def _advance(self, program: Program, data: Any, until: int) -> np.ndarray:
-        before = self.t
-        limits = self.work.limits(until)
+        before, began = self.t, time.perf_counter()
+        limits = self.work.limits(until, self.pace.ahead)
         self.carry, chunk = run.advance(program, self.algorithm, self.key, self.carry, data, self.work.test, limits)
         self.t, self.status = int(self.carry.t), int(self.carry.status)
         records = jax.tree.map(np.asarray, chunk.records)
         for place in range(int(chunk.num_records)):
             self.rows.append(self._row({name: values[place] for name, values in records.items()}))
-        return np.asarray(chunk.flags)[: self.t - before]
+        flags = np.asarray(chunk.flags)[: self.t - before]
+        self.pace.learn(len(flags), int(chunk.rounds), int(flags.sum()), time.perf_counter() - began)
+        return flags
 
     def _row(self, record: dict[str, Any]) -> dict[str, Any]:
         step = int(record.pop("step"))
@@ -151,9 +161,10 @@ class Chain:
 
     def take_over(self, state: State) -> None:
         """Go on from the state of another chain; where that one sees other data, its loss is not this chain's."""
-        state = jax.tree.map(
-            lambda leaf: leaf.copy(), state
-        )  # of its own: the next chunk takes the buffers it is given
+        # Of its own: the next chunk takes the buffers it is given.
+        state = (
+            jax.tree.map(lambda leaf: leaf.copy(), state) if self.work.program.layout is None else self.placed(state)
+        )
         if self.sees_data_of_its_own:
             program, data = self.work.stage(self.stage)
             state = run.look_again(program, self.key, state, self.carry.t, data)

@@ -9,10 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gradless.engine.batches import num_samples
 from gradless.engine.flat import ByIdentity, Flattening
+from gradless.engine.layout import Layout
+from gradless.engine.shards import Shards
 from gradless.features_first import features_first
-from gradless.signal_norm import trace_signal
-from gradless.types import Evaluate, Evaluation, Loss
+from gradless.signal_norm import Squares, TracedSignal, trace_signal
+from gradless.types import Evaluate, Evaluation, Loss, Params
 
 NOT_TRACEABLE = (
     jax.errors.TracerArrayConversionError,
@@ -30,10 +33,19 @@ class Objective:
     has_data: bool
     signal_norm: bool | tuple[tuple[str, Any], ...] = False
     needs_gradient: bool = False
+    shards: Shards | None = None  # how the data are divided, where they are
+    layout: Layout | None = None  # the devices that share the work
 
     def value(self, x: jax.Array, batch: Any) -> jax.Array:
         """Return U(x)."""
         return call(self.loss.held, self.flattening.unflatten(x), batch, self.has_data)
+
+    def mean_of(self, error: Callable[..., jax.Array], params: Params, batch: Any) -> jax.Array:
+        """Return the error of a net, a mean over samples, on all of a batch."""
+        if self.shards is None:
+            return error(params, batch)
+        parts = self.shards.all_parts(self.layout, batch, lambda part: (), lambda x, part, _: error(params, part))
+        return sum(parts(jnp.zeros(()))) / self.shards.number
 
     def on(self, batch: Any) -> Evaluate:
         """Return the evaluation of x on `batch`; what depends on the batch alone is computed here, once."""
@@ -44,25 +56,53 @@ class Objective:
                 return Evaluation(loss, grad=grad)
 
             return with_gradient
+        if self.shards is not None:
+            return self._on_shards(self.shards, batch)
         if self.signal_norm:
             return self._with_lambda(batch)
         value = features_first(lambda x: self.value(x, batch))
         return lambda x: Evaluation(value(x))
 
     def _with_lambda(self, batch: Any) -> Evaluate:
-        flattening = self.flattening
-        some_params = flattening.abstract()
-        overrides = None if self.signal_norm is True else dict(self.signal_norm)  # type: ignore[arg-type]
-        traced = trace_signal(self.loss.held, some_params, batch if self.has_data else None, overrides)
-        terms = traced.data_terms(batch if self.has_data else None)
-        look = features_first(lambda x: traced(flattening.unflatten(x), batch if self.has_data else None, terms))
+        seen, flattening = batch if self.has_data else None, self.flattening
+        traced = self._traced(seen)
+        terms = traced.data_terms(seen)
+        look = features_first(lambda x: traced(flattening.unflatten(x), seen, terms))
 
         def evaluate(x: jax.Array) -> Evaluation:
             # Between the barriers the pass is compiled alike in every program, so that a replay finds the same lambda.
             x = jax.lax.optimization_barrier(x)
-            loss, lam = look(x)
-            loss, lam = jax.lax.optimization_barrier((loss, lam))
+            loss, lam = jax.lax.optimization_barrier(look(x))
             return Evaluation(loss, lam=_spread(lam, flattening))
+
+        return evaluate
+
+    def _traced(self, batch: Any) -> TracedSignal:
+        overrides = None if self.signal_norm is True else dict(self.signal_norm)  # type: ignore[arg-type]
+        return trace_signal(self.loss.held, self.flattening.abstract(), batch, overrides)
+
+    def _on_shards(self, shards: Shards, batch: Any) -> Evaluate:
+        rows = num_samples(batch) // (shards.number // (self.layout.data if self.layout else 1))
+        part = jax.tree.map(lambda array: jax.ShapeDtypeStruct((rows, *array.shape[1:]), array.dtype), batch)
+        traced = self._traced(part) if self.signal_norm else None
+        unflatten = self.flattening.unflatten
+
+        def look(x: jax.Array, part: Any, terms: Any) -> tuple[jax.Array, Any]:
+            if traced is None:
+                return features_first(lambda x: self.value(x, part))(x), {}
+            return features_first(lambda x: traced.look(traced.arrays(unflatten(x)), part, terms))(x)
+
+        terms_of = traced.data_terms if traced else lambda part: ()
+        all_parts = shards.all_parts(self.layout, batch, terms_of, look)
+
+        def evaluate(x: jax.Array) -> Evaluation:
+            losses, squares = zip(*all_parts(x), strict=True)
+            loss = shards.loss(list(losses))
+            if traced is None:
+                return Evaluation(loss)
+            lam = traced.lambdas({path: Squares.together([one[path] for one in squares]) for path in squares[0]})
+            loss, lam = jax.lax.optimization_barrier((loss, lam))
+            return Evaluation(loss, lam=_spread(lam, self.flattening))
 
         return evaluate
 

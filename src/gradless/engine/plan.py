@@ -13,6 +13,7 @@ from gradless.settings import Rule, check
 NUM_RECORDS = 1000  # in a trace, unless record_every says otherwise
 POSITIVE_TIME = Rule("positive", lambda v: v > 0, may_be_infinite=True)
 A_NUMBER = Rule("a number", lambda v: v == v, may_be_infinite=True)
+MAX_SPECULATE = 1 << 16
 LARGEST = int(np.iinfo(np.int32).max) - 1  # steps are counted in 32 bits inside the loop
 
 
@@ -33,6 +34,8 @@ class Plan:
     select_every: int | None = None
     select_fraction: float = 0.25
     checkpoint_every: float = 30.0  # seconds
+    speculate: int | str | None = None  # proposals a round, or "auto"; by default one per device of a mesh
+    shards: int = 1  # parts of the data, which a mesh spreads over devices
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, least=1, most=LARGEST)
@@ -47,6 +50,9 @@ class Plan:
                 check(name, getattr(self, name), POSITIVE_TIME)
         if self.target_loss is not None:
             check("target_loss", self.target_loss, A_NUMBER)
+        if self.speculate not in (None, "auto"):
+            check_whole('speculate (or "auto")', self.speculate, least=1, most=MAX_SPECULATE)
+        check_whole("shards", self.shards, least=1, most=LARGEST)
         if self.target_metric is not None:
             parse_metric(self.target_metric)
 

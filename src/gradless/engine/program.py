@@ -1,5 +1,6 @@
 """What the loop is made of: the compiled program, the numbers it compares with, and all that changes as it runs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,19 +30,27 @@ class Program:
     metric_target: tuple[str, str] | None = None  # a metric's name and ">=" or "<="
     stop_when_frozen: bool = False
     speculates: bool = False  # several proposals a round; how many is among the limits
-    layout: Layout | None = None  # the devices of a chain, where there are several
+
+    @property
+    def layout(self) -> Layout | None:
+        """The devices of a chain, where there are several."""
+        return self.objective.layout
+
+    def run(self, function: Callable[..., Any], data: Any, *others: Any) -> Any:
+        """Call function(data, *others) on all devices of the chain, inside of a compiled program."""
+        return function(data, *others) if self.layout is None else self.layout.run(function, data, *others)
 
 
 class Limits(NamedTuple):
     """The numbers that a chunk compares with."""
 
-    until: jax.Array  # the chunk ends before this step
-    record_every: jax.Array
-    check_every: jax.Array  # how often the error of a growing batch is looked at
-    threshold: jax.Array  # the error below which it grows
-    target_loss: jax.Array
-    target_metric: jax.Array
-    ahead: jax.Array  # proposals that each device evaluates in a round of speculation
+    until: Any  # the chunk ends before this step
+    record_every: Any
+    check_every: Any  # how often the error of a growing batch is looked at
+    threshold: Any  # the error below which it grows
+    target_loss: Any
+    target_metric: Any
+    ahead: Any  # proposals that each device evaluates in a round of speculation
 
 
 class Carry(NamedTuple):

@@ -153,7 +153,7 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
             leaves = [
                 _fitting(name, leaf, checkpoint.tensors, place, len(session.chains)) for name, leaf in _named(like)
             ]
-            chain.carry = jax.tree.unflatten(jax.tree.structure(like), leaves)
+            chain.carry = chain.placed(jax.tree.unflatten(jax.tree.structure(like), leaves))
             chain.t, chain.status = int(chain.carry.t), int(chain.carry.status)
             chain.growths, chain.stage_start = list(stored["growths"]), tuple(stored["stage_start"])
             chain.stage = len(chain.growths)

@@ -39,9 +39,13 @@ from gradless.types import Algorithm, Evaluation, Key, State
 @partial(jax.jit, static_argnames=("program",))
 def start(program: Program, algorithm: Algorithm, key: Key, x: jax.Array, data: Any, test: Any) -> tuple[Carry, Any]:
     """Return the loop's state before its first step, and the record of it."""
-    t = jnp.zeros((), jnp.int32)
-    carry = Carry(t, algorithm.init(x, look(program, key, x, t, data)), accepted=t, nonfinite=t, status=t)
-    return carry, _record(program, carry, test)
+
+    def begin(data: Any, algorithm: Algorithm, key: Key, x: jax.Array, test: Any) -> tuple[Carry, Any]:
+        t = jnp.zeros((), jnp.int32)
+        carry = Carry(t, algorithm.init(x, _look(program, key, x, t, data)), accepted=t, nonfinite=t, status=t)
+        return carry, _record(program, carry, test)
+
+    return program.run(begin, data, algorithm, key, x, test)
 
 
 @partial(jax.jit, static_argnames=("program",))
@@ -51,7 +55,7 @@ def restart(program: Program, algorithm: Algorithm, key: Key, carry: Carry, data
     return carry._replace(state=state, status=jnp.zeros_like(carry.status))
 
 
-def look(program: Program, key: Key, x: jax.Array, t: jax.Array, data: Any) -> Evaluation:
+def _look(program: Program, key: Key, x: jax.Array, t: jax.Array, data: Any) -> Evaluation:
     """Return the evaluation of x on the batch of step t."""
     batches, key = program.batches, key_batches(key)
     cursor = batches.open(key, t, num_samples(data))
@@ -61,7 +65,11 @@ def look(program: Program, key: Key, x: jax.Array, t: jax.Array, data: Any) -> E
 @partial(jax.jit, static_argnames=("program",))
 def look_again(program: Program, key: Key, state: State, t: jax.Array, data: Any) -> State:
     """Return the state with U(x), and what else a pass tells, on the batch of step t."""
-    return renewed(state, look(program, key, state.x, t, data))
+
+    def again(data: Any, key: Key, state: State, t: jax.Array) -> State:
+        return renewed(state, _look(program, key, state.x, t, data))
+
+    return program.run(again, data, key, state, t)
 
 
 @partial(jax.jit, static_argnames=("program",), donate_argnames=("carry",))
@@ -69,6 +77,12 @@ def advance(
     program: Program, algorithm: Algorithm, key: Key, carry: Carry, data: Any, test: Any, limits: Limits
 ) -> tuple[Carry, Chunk]:
     """Make the steps from carry.t up to limits.until, or until the chain has ended."""
+    return program.run(partial(_advance, program), data, algorithm, key, carry, test, limits)
+
+
+def _advance(
+    program: Program, data: Any, algorithm: Algorithm, key: Key, carry: Carry, test: Any, limits: Limits
+) -> tuple[Carry, Chunk]:
     way = Way.of(program, algorithm, key, data, carry.t)
 
     def make_record(carry: Carry, kept: Any, num_records: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
@@ -97,7 +111,7 @@ def advance(
         params = program.objective.flattening.unflatten(carry.state.x)
 
         def below(batch: Any, _: Any) -> jax.Array:
-            return program.error.held(params, batch) < limits.threshold
+            return program.objective.mean_of(program.error.held, params, batch) < limits.threshold
 
         is_ready = program.batches.visit(way.open(), key_batches(key), carry.t - 1, data, below)[1]
         return jnp.where(is_ready & (carry.status == GOING), READY_TO_GROW, carry.status).astype(carry.status.dtype)

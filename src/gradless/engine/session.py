@@ -14,6 +14,7 @@ import numpy as np
 from gradless.engine import run
 from gradless.engine.chains import Chain, num_workers
 from gradless.engine.diagnosis import FROZEN_WORDS, advice
+from gradless.engine.processes import agree
 from gradless.engine.program import AT_TARGET, DIVERGED, FROZEN, GOING, MAX_RECORDS, MAX_STEPS
 from gradless.engine.result import Result, Trace
 from gradless.engine.selection import Selection
@@ -97,10 +98,8 @@ class Session:
         try:
             with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
                 self._announce(self._collect(0.0, 0.0, 0), self._no_flags())
-                self.stopped_by = self._reason_to_stop()
-                while self.stopped_by is None:
-                    self._round(pool)
-                    self.stopped_by = self._reason_to_stop()
+                while (until := self._agreed_end()) is not None:
+                    self._round(pool, until)
         except KeyboardInterrupt:
             self.stopped_by = "interrupt"
             raise
@@ -109,17 +108,23 @@ class Session:
             for listener in self.listeners:
                 listener.finished(self)
 
-    def _round(self, pool: ThreadPoolExecutor) -> None:
-        """Take every chain to the next common step."""
+    def _agreed_end(self) -> int | None:
+        """Return the step at which the next round ends; None, with `stopped_by`, if there is none to come."""
         until = min(self.steps, self.t + self._chunk, self._last_step_of_a_chunk())
         if self.selection:
             until = min(until, self.selection.next_step(self.t))
+        wishes = [until, *(chain.pace.wish for chain in self.chains)]
+        (until, *ahead), reason = agree(wishes, self._reason_to_stop() or "")
+        for chain, number in zip(self.chains, ahead, strict=True):
+            chain.pace.ahead = number
+        self.stopped_by = reason or None
+        return None if reason else until
+
+    def _round(self, pool: ThreadPoolExecutor, until: int) -> None:
+        """Take every chain to the next common step."""
         compiled, began = self.compile_seconds, time.perf_counter()
         going = [chain for chain in self.chains if chain.status == GOING]
-        advance = self._advance(until)
-        # One chain stays in the caller's thread, with whatever modes of JAX are set there.
-        flags_of = map(advance, going) if len(self.chains) == 1 else pool.map(advance, going)
-        flags = dict(zip([chain.index for chain in going], flags_of, strict=True))
+        flags = self._all_advance(pool, going, until)
         elapsed = max(time.perf_counter() - began - (self.compile_seconds - compiled), 1e-6)
 
         before, self.t = self.t, max(chain.t for chain in going)
@@ -136,6 +141,24 @@ class Session:
         # Aim at the round's time, but grow carefully: the first rounds are mostly overhead.
         ideal = (self.t - before) * ROUND_SECONDS / elapsed
         self._chunk = max(1, min(int(ideal), 4 * self._chunk, MAX_STEPS))
+
+    def _all_advance(self, pool: ThreadPoolExecutor, going: list[Chain], until: int) -> dict[int, np.ndarray]:
+        """Advance chains, as many at a time as there are cores; those that share devices one after the other."""
+        advance = self._advance(until)
+        groups: dict[Any, list[Chain]] = {}
+        for chain in going:
+            layout = chain.work.program.layout
+            groups.setdefault(chain.index if layout is None else layout, []).append(chain)
+
+        def in_turn(chains: list[Chain]) -> list[np.ndarray]:
+            return [advance(chain) for chain in chains]
+
+        # One group stays in the caller's thread, with whatever modes of JAX are set there.
+        found = map(in_turn, groups.values()) if len(groups) == 1 else pool.map(in_turn, groups.values())
+        flags: dict[int, np.ndarray] = {}
+        for chains, flags_of in zip(groups.values(), found, strict=True):
+            flags |= {chain.index: one for chain, one in zip(chains, flags_of, strict=True)}
+        return flags
 
     def _no_flags(self, steps: int = 0) -> np.ndarray:
         return np.zeros((len(self.chains), steps), bool)
@@ -194,6 +217,8 @@ class Session:
         """Return what has been reached."""
         flattening = self.work.program.objective.flattening
         states = [chain.carry.state for chain in self.chains if chain.carry is not None]
+        if self.work.program.layout is not None:  # chains may be on different devices
+            states = jax.tree.map(np.asarray, states)
         one = len(self.chains) == 1
         with precision_of(self.dtype):
             stacked = states[0] if one else jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *states)

@@ -13,13 +13,16 @@ import numpy as np
 from gradless.engine.batches import Batches, FullBatch, Progressive, num_samples
 from gradless.engine.chains import Chain
 from gradless.engine.flat import ByIdentity, Flattening
+from gradless.engine.mesh import Mesh
 from gradless.engine.objective import Objective, check_data, check_loss, check_metrics
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
+from gradless.engine.processes import is_first
 from gradless.engine.program import Program
 from gradless.engine.recording import begin_recording
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
 from gradless.engine.session import Listener, Session, precision_of
+from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
 from gradless.types import Algorithm, Key, Loss, Params
 
@@ -50,6 +53,8 @@ def train(
     overwrite: bool = False,
     checkpoint_every: float = 30.0,
     callback: Callable[[dict[str, Any]], None] | None = None,
+    speculate: int | str | None = None,
+    mesh: Mesh | None = None,
 ) -> Result:
     """Train by `algorithm` and return the net, its loss and the trace.
 
@@ -67,6 +72,8 @@ def train(
     stop_when_frozen: end a chain whose moves have become too small for floating point.
     select_every: copy the best `select_fraction` of the chains over the worst every so many steps; off by default.
     run: a folder to record the run in, so that `gl.resume` can go on with it; checkpoints every `checkpoint_every` s.
+    speculate: proposals evaluated at a time, as if all but the last were rejected, or "auto"; the chain is the same.
+    mesh: `gl.mesh(chains=, proposals=, data=)`, the devices to use; by default one proposal on each at a time.
     callback: called between chunks with a dict of the run's present numbers; an exception in it stops the run.
     """
     plan = Plan(
@@ -83,12 +90,14 @@ def train(
         select_every=select_every,
         select_fraction=select_fraction,
         checkpoint_every=checkpoint_every,
+        speculate=speculate,
+        shards=1 if mesh is None else mesh.data,
     )
-    session = prepare(algorithm, loss, params, plan, data=data, metrics=metrics, test=test)
+    session = prepare(algorithm, loss, params, plan, data=data, metrics=metrics, test=test, mesh=mesh)
     if callback:
         session.listeners.append(Callback(callback))
     session.begin()
-    if run is not None:
+    if run is not None and is_first():
         begin_recording(session, run, algorithm, plan, about={}, overwrite=overwrite)
     session.go()
     return dataclasses.replace(session.result(), run=None if run is None else str(run))
@@ -103,18 +112,23 @@ def prepare(
     data: Any = None,
     metrics: Metrics | None = None,
     test: Any = None,
+    mesh: Mesh | None = None,
 ) -> Session:
     """Check everything, put the data on the device, and return a session that has not begun."""
     if not (dataclasses.is_dataclass(algorithm) and hasattr(algorithm, "step")):
         raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
     keys = [chain_key(plan.seed, number) for number in plan.chains]
     check_data(data)
-    plan.batches.check(num_samples(jax.tree.map(np.asarray, data)))
+    num_data = num_samples(jax.tree.map(np.asarray, data))
+    plan.batches.check(num_data)
+    check_spread(plan, mesh, algorithm, num_data)
     algorithms = _per_chain(algorithm, len(plan.chains))
     points = [_starting_point(params, *each) for each in zip(keys, algorithms, strict=True)]
     flattening = Flattening.of(points[0], plan.precision)
     with precision_of(flattening.dtype):
-        data, test = (as_device(tree, flattening.dtype) for tree in (data, test))
+        put = as_device if mesh is None else as_host
+        data, test = (put(tree, flattening.dtype) for tree in (data, test))
+        starts = [flattening.flatten(point) for point in points]
         check_loss(loss, flattening, data, data is not None)
         objective = Objective(
             ByIdentity(loss),
@@ -123,6 +137,7 @@ def prepare(
             signal_norm=_hashable(getattr(algorithm, "signal_norm", False)),
             needs_gradient=algorithm.needs_gradient,
         )
+        objective = dataclasses.replace(objective, shards=shards_of(plan, objective, starts[0], data))
         program = Program(
             objective,
             plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
@@ -130,6 +145,7 @@ def prepare(
             ByIdentity(None),
             _metric_target(plan.target_metric, check_metrics(metrics, flattening, test)),
             plan.stop_when_frozen,
+            speculates=does_speculate(plan, mesh),
         )
         work = Work(
             program,
@@ -141,12 +157,17 @@ def prepare(
             target_loss=-np.inf if plan.target_loss is None else plan.target_loss,
             target_metric=np.nan if plan.target_metric is None else parse_metric(plan.target_metric)[2],
         )
+        works, paces = spread(work, plan, mesh)
         working = jnp.promote_types(flattening.dtype, jnp.float32)
         typed = [jax.tree.map(lambda leaf: jnp.asarray(leaf, working), each) for each in algorithms]
+        numbered = zip(plan.chains, keys, typed, works, paces, strict=True)
+        chains = [Chain(number, key, own, its, pace=pace) for number, key, own, its, pace in numbered]
+        for chain in chains:
+            chain.key, chain.algorithm = chain.placed(chain.key), chain.placed(chain.algorithm)
         return Session(
-            work,
-            [Chain(number, key, own, work) for number, key, own in zip(plan.chains, keys, typed, strict=True)],
-            points=[flattening.flatten(point) for point in points],
+            works[0],
+            chains,
+            points=starts,
             steps=plan.steps,
             time_budget=np.inf if plan.time_budget is None else plan.time_budget,
             selection=None if plan.select_every is None else Selection(plan.select_every, plan.select_fraction),
@@ -167,6 +188,18 @@ def as_device(tree: Any, dtype: Any) -> Any:
         return jnp.asarray(array, wide if jnp.issubdtype(array.dtype, jnp.floating) else None)
 
     return jax.tree.map(put, tree)
+
+
+def as_host(tree: Any, dtype: Any) -> Any:
+    """Return the arrays of `tree` on the host as `as_device` would have them, to be spread over devices."""
+    wide = jnp.promote_types(dtype, jnp.float32)
+
+    def cast(array: Any) -> np.ndarray:
+        array = np.asarray(array)
+        kind = wide if jnp.issubdtype(array.dtype, jnp.floating) else jax.dtypes.canonicalize_dtype(array.dtype)
+        return array.astype(kind, copy=False)
+
+    return jax.tree.map(cast, tree)
 
 
 def _starting_point(params: Params | Callable[..., Params], key: Key, algorithm: Algorithm) -> Params:

@@ -30,6 +30,7 @@ class Work:
     target_loss: float
     target_metric: float
     held: dict[int, Any] = field(default_factory=dict)  # the growing batch at its present sizes
+    source: Any = None  # the data on the host, from which a growing batch is spread over devices
     compiled: set[Any] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     compile_seconds: list[float] = field(default_factory=list)
@@ -54,18 +55,23 @@ class Work:
         with self.lock:
             if size not in self.held:
                 order = jax.random.permutation(self.key_order, self.num_data)
-                self.held[size] = rows(self.data, order[:size])
+                self.held[size] = self._first(order[:size])
             return self.held[size]
 
+    def _first(self, order: jax.Array) -> Any:
+        layout = self.program.layout
+        return rows(self.data, order) if layout is None else layout.place(rows(self.source, order), is_split=True)
+
     def limits(self, until: int, ahead: int = 1) -> Limits:
-        """Return the numbers that a chunk compares with."""
+        """Return the numbers that a chunk compares with, of the host: every device takes them as they are."""
         growth = (self.batches.check_every, self.batches.threshold) if isinstance(self.batches, Progressive) else NEVER
+        real = np.dtype(jnp.result_type(float))
         return Limits(
-            until=jnp.asarray(until, jnp.int32),
-            record_every=jnp.asarray(self.record_every, jnp.int32),
-            check_every=jnp.asarray(growth[0], jnp.int32),
-            threshold=jnp.asarray(growth[1], jnp.float32),
-            target_loss=jnp.asarray(self.target_loss, jnp.result_type(float)),
-            target_metric=jnp.asarray(self.target_metric, jnp.result_type(float)),
-            ahead=jnp.asarray(ahead, jnp.int32),
+            until=np.int32(until),
+            record_every=np.int32(self.record_every),
+            check_every=np.int32(growth[0]),
+            threshold=np.float32(growth[1]),
+            target_loss=real.type(self.target_loss),
+            target_metric=real.type(self.target_metric),
+            ahead=np.int32(ahead),
         )

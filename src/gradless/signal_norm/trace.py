@@ -3,9 +3,11 @@
 Paper: Sec. III B, Eqs. (17) and (18).
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,12 +63,33 @@ def lambda_dtype(leaf: Any) -> Any:
     return jnp.finfo(jnp.promote_types(leaf.dtype, jnp.float32)).dtype
 
 
-def mean_of(found: tuple[Array, Array]) -> Array:
-    """The mean sum of squares over the uses of a leaf; 1 for elements that were not used, which makes lambda 1."""
-    total, count = found
-    if isinstance(count, np.ndarray):  # known while tracing: the same number of uses for the whole leaf
-        return total if count.item() == 1 else total / count.item()
-    return jnp.where(count > 0, total / jnp.where(count > 0, count, 1), 1)
+class Squares(NamedTuple):
+    """The squared inputs of the neurons that a leaf feeds, summed over them and averaged over the data."""
+
+    total: Array
+    uses: Array | None  # number of them, per element; None where all have the same number and the total is their mean
+
+    @classmethod
+    def of(cls, total: Array, count: Array) -> "Squares":
+        """From a sum over the uses of a leaf."""
+        if not isinstance(count, np.ndarray):
+            return cls(total, count)
+        # Known while tracing: the same number of uses for the whole leaf.
+        return cls(total if count.item() == 1 else total / count.item(), None)
+
+    def mean(self) -> Array:
+        """The mean over the uses; 1 for elements that were not used, which makes lambda 1."""
+        if self.uses is None:
+            return self.total
+        return jnp.where(self.uses > 0, self.total / jnp.where(self.uses > 0, self.uses, 1), 1)
+
+    @classmethod
+    def together(cls, parts: "Sequence[Squares]") -> "Squares":
+        """Of equal parts of the data, added up in their order."""
+        total = reduce(operator.add, [part.total for part in parts])
+        if parts[0].uses is None:
+            return cls(total / len(parts), None)
+        return cls(total, reduce(operator.add, [part.uses for part in parts]))
 
 
 def inverse_roots(means: list[Array]) -> list[Array]:
@@ -155,22 +178,25 @@ class TracedSignal:
         return self.evaluate(self.arrays(params), batch, terms)
 
     def evaluate(self, arrays: list[Array], batch: Any, terms: Sequence[Array] | None) -> tuple[Any, list[Array]]:
+        out, squares = self.look(arrays, batch, terms)
+        return out, self.lambdas(squares)
+
+    def look(self, arrays: list[Array], batch: Any, terms: Sequence[Array] | None) -> tuple[Any, dict[str, Squares]]:
+        """U and, for each trainable leaf that feeds neurons, their squared inputs."""
         if terms is not None and len(terms) != self.num_terms:
             raise ValueError(f"terms must be those of data_terms(batch), {self.num_terms} arrays, got {len(terms)}")
         level = Walk(terms=None if terms is None else iter(terms))
         inputs, sinks = self.values(arrays, batch)
         outs = level.run(self.jaxpr.jaxpr, self.consts(), inputs)
         level.finish()
-        return self.out_tree.unflatten([out.array for out in outs]), self.lambdas(sinks)
+        squares = {sink.leaves[0]: Squares.of(*result) for sink in sinks if (result := sink.result()) is not None}
+        return self.out_tree.unflatten([out.array for out in outs]), squares
 
-    def lambdas(self, sinks: list[Sink]) -> list[Array]:
+    def lambdas(self, squares: dict[str, Squares]) -> list[Array]:
         """lambda of every trainable leaf: from its inputs, by hand, or 1. Paper: Eq. (18)."""
-        found = {sink.leaves[0]: result for sink in sinks if (result := sink.result()) is not None}
-        lams: dict[str, Array] = dict(
-            zip(found, inverse_roots([mean_of(pair) for pair in found.values()]), strict=True)
-        )
-        lams |= self.by_hand
-        leaves = {sink.leaves[0]: self.leaves[k] for k, sink in zip(self.trainable, sinks, strict=True)}
+        roots = inverse_roots([one.mean() for one in squares.values()])
+        lams: dict[str, Array] = dict(zip(squares, roots, strict=True)) | self.by_hand
+        leaves = {path: self.leaves[k] for k, path in zip(self.trainable, self.paths, strict=True)}
         ones = {path: np.ones((1,) * len(leaf.shape)) for path, leaf in leaves.items()}
         return [jnp.asarray((ones | lams)[path], lambda_dtype(leaf)) for path, leaf in leaves.items()]
 

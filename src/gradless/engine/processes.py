@@ -1,0 +1,25 @@
+"""Several processes that run the same session in step: what they must agree on between chunks."""
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+WORDS = 32  # bytes of the reason to stop that are passed on
+
+
+def is_first() -> bool:
+    """Return whether this process writes for all."""
+    return jax.process_index() == 0
+
+
+def agree(numbers: list[int], reason: str) -> tuple[list[int], str]:
+    """Return the numbers of process 0, and the reason to stop of the first process that has one.
+
+    Clocks and signals differ between processes; the lengths of chunks, and the end, may not.
+    """
+    if jax.process_count() == 1:
+        return numbers, reason
+    told = np.frombuffer(reason.encode()[:WORDS].ljust(WORDS, b"\0"), np.uint8).astype(np.int32)
+    everyone = np.asarray(multihost_utils.process_allgather(np.concatenate([told, np.asarray(numbers, np.int32)])))
+    reasons = [bytes(row[:WORDS].astype(np.uint8)).rstrip(b"\0").decode(errors="replace") for row in everyone]
+    return everyone[0, WORDS:].tolist(), next(filter(None, reasons), "")
