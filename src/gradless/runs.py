@@ -15,7 +15,7 @@ from gradless.engine.flat import is_trainable
 from gradless.engine.mesh import Mesh
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
 from gradless.engine.processes import is_first
-from gradless.engine.recording import begin_recording, differing, go_on_recording, is_x64
+from gradless.engine.recording import begin_recording, differing, go_along, go_on_recording, is_x64
 from gradless.engine.replay import Replay
 from gradless.engine.result import Result
 from gradless.engine.session import Listener, Session, precision_of
@@ -116,7 +116,7 @@ def reopen(
 
     A target of more steps is remembered with the run; `time_budget` counts from now. The mesh may be another one.
     """
-    directory = RunDirectory.resume(path)
+    directory = RunDirectory.resume(path) if is_first() else RunDirectory.open(path)
     try:
         settings = directory.settings
         problem = problem or stored_problem(path, settings, trust)
@@ -134,9 +134,12 @@ def reopen(
             test=problem.test,
             mesh=mesh,
         )
-        go_on_recording(session, directory, wanted, report)
+        if is_first():
+            go_on_recording(session, directory, wanted, report)
+        else:
+            go_along(session, directory, report)
         session.time_budget += session.seconds_before
-        if wanted.steps > plan.steps:
+        if wanted.steps > plan.steps and is_first():
             directory.update_settings({**settings, "plan": {**settings["plan"], "steps": wanted.steps}})
     except BaseException:
         directory.close()

@@ -15,6 +15,7 @@ COMMANDS = {
     "optimize": "minimise what an outside program computes",
     "reproduce": "the paper's figures, PASS or FAIL for each claim",
     "bench": "steps per second against others and against the machine",
+    "launch": "start several processes on this machine that work on one run",
     "data": "fetch a data set and say where it is",
     "doctor": "devices, versions, what is missing",
 }

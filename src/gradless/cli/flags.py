@@ -161,7 +161,15 @@ def make_plan(problem: Problem, flags: dict[str, Any]) -> Plan:
         batches = Minibatch(batches.size, batches.sampling, flags["hold"])
     optional = {
         name: flags[name]
-        for name in ("seed", "record_every", "select_every", "select_fraction", "checkpoint_every", "stop_when_frozen")
+        for name in (
+            "seed",
+            "record_every",
+            "select_every",
+            "select_fraction",
+            "checkpoint_every",
+            "stop_when_frozen",
+            "speculate",
+        )
         if flags.get(name) is not None
     }
     return Plan(

@@ -13,11 +13,14 @@ from rich.console import Console
 
 from gradless.cli import summary
 from gradless.cli.console import plain_console
+from gradless.cli.devices import together
 from gradless.cli.errors import one_line
 from gradless.cli.figures import draw_figures
 from gradless.cli.flags import giving_back
 from gradless.cli.progress import follower, print_json, report_to
+from gradless.engine.mesh import Mesh
 from gradless.engine.plan import Plan
+from gradless.engine.processes import is_first
 from gradless.engine.recording import Recording
 from gradless.engine.result import Result
 from gradless.engine.session import Session
@@ -37,7 +40,13 @@ def use_double_precision_where_asked() -> None:
 
 
 def train_through(
-    problem: Problem, algorithm: Algorithm, plan: Plan, run: str, about: dict[str, Any], flags: dict[str, Any]
+    problem: Problem,
+    algorithm: Algorithm,
+    plan: Plan,
+    run: str,
+    about: dict[str, Any],
+    flags: dict[str, Any],
+    mesh: Mesh | None = None,
 ) -> Result:
     """Begin a run of a named problem in its directory and see it through."""
 
@@ -52,6 +61,7 @@ def train_through(
                 overwrite=flags["overwrite"],
                 listeners=listeners,
                 report=report,
+                mesh=mesh,
             )
 
     return see_through(make, run, flags)
@@ -59,16 +69,18 @@ def train_through(
 
 def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run: str, flags: dict[str, Any]) -> Result:
     """Make the session, run it, draw its figures and tell how it ended; exit with the code that says so."""
-    console = plain_console(stderr=bool(flags.get("json")))
-    is_quiet, is_json = bool(flags.get("quiet")), bool(flags.get("json"))
+    console = plain_console(stderr=bool(flags.get("json")), quiet=not is_first())
+    is_quiet, is_json = bool(flags.get("quiet")) or not is_first(), bool(flags.get("json")) and is_first()
     report = report_to(console, is_json)
-    with one_line():
+    with one_line(), together():
         with working(console, "compiling", is_quiet or is_json):
             session = make([follower(console, is_quiet, is_json)], report)
         session.report = report
         with stopping_cleanly(session):
             session.go()
         result = session.result()
+    if not is_first():
+        raise SystemExit(EXIT_CODES.get(session.stopped_by or "", 0))  # the rest is for process 0 to tell
     if is_json:
         print_json(summary.as_json(result, run))
     else:

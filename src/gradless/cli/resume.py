@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from gradless.cli.devices import DEVICE_OPTIONS, set_up
+from gradless.cli.errors import one_line
 from gradless.cli.flags import Duration
 from gradless.cli.follow import see_through, use_double_precision_where_asked
 
@@ -22,6 +24,8 @@ def command(run: str, **flags: Any) -> None:
     came from elsewhere could name any.
     """
     use_double_precision_where_asked()
+    with one_line():
+        mesh = set_up(flags)
     from gradless.runs import reopen
 
     def make(listeners: list[Any], report: Any) -> Any:
@@ -32,9 +36,14 @@ def command(run: str, **flags: Any) -> None:
             trust=flags["trust"],
             listeners=listeners,
             report=report,
+            speculate=flags["speculate"],
+            mesh=mesh,
         )
         if session.t >= session.steps and not flags["quiet"]:
             report(f"nothing to do: {run} has made its {session.t:,} steps; --steps gives it more")
         return session
 
     see_through(make, run, flags | {"problem": ":" if flags["trust"] else ""})
+
+
+command.params += DEVICE_OPTIONS

@@ -1,5 +1,6 @@
 """`gradless train PROBLEM`."""
 
+import dataclasses
 from datetime import date
 from typing import Any
 
@@ -9,10 +10,12 @@ from rich.text import Text
 
 from gradless.cli import flags as shared
 from gradless.cli.console import plain_console
+from gradless.cli.devices import DEVICE_OPTIONS, set_up
 from gradless.cli.errors import one_line
 from gradless.cli.follow import train_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
 from gradless.engine.plan import Plan
+from gradless.engine.processes import is_first
 from gradless.problem import Problem
 from gradless.records import next_run_path
 from gradless.runs import tune_problem
@@ -23,12 +26,13 @@ from gradless.types import Algorithm
 def train(ctx: click.Context, **flags: Any) -> None:
     use_double_precision_where_asked()
     with one_line():
+        mesh = set_up(flags)
         problem, options = load_problem(ctx, flags)
-        plan = shared.make_plan(problem, flags)
+        plan = dataclasses.replace(shared.make_plan(problem, flags), shards=mesh.data if mesh else 1)
         algorithm = choose_algorithm(problem, flags, plan)
-        run = flags["run"] or str(next_run_path("runs", flags["problem"], date.today()))
+        run = flags["run"] or (str(next_run_path("runs", flags["problem"], date.today())) if is_first() else "")
     about = {"problem": flags["problem"], "options": options}
-    train_through(problem, algorithm, plan, run, about, flags)
+    train_through(problem, algorithm, plan, run, about, flags, mesh)
 
 
 def choose_algorithm(problem: Problem, flags: dict[str, Any], plan: Plan) -> Algorithm:
@@ -48,7 +52,13 @@ def choose_algorithm(problem: Problem, flags: dict[str, Any], plan: Plan) -> Alg
 
 command = shared.command_with_problem(
     "train",
-    [*shared.ALGORITHM_OPTIONS, *shared.LENGTH_OPTIONS, *shared.RUN_OPTIONS, *shared.OUTPUT_OPTIONS],
+    [
+        *shared.ALGORITHM_OPTIONS,
+        *shared.LENGTH_OPTIONS,
+        *shared.RUN_OPTIONS,
+        *DEVICE_OPTIONS,
+        *shared.OUTPUT_OPTIONS,
+    ],
     train,
     "Train PROBLEM and record the run. What no flag sets is the problem's own choice, as in the paper.",
 )

@@ -12,6 +12,15 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
+def check_in_step(t: int) -> None:
+    """Refuse to begin where processes stand at different steps."""
+    if jax.process_count() == 1:
+        return
+    steps = np.ravel(multihost_utils.process_allgather(np.int32(t))).tolist()
+    if len(set(steps)) > 1:
+        raise ValueError(f"the processes stand at steps {steps}: all must see the run directory that process 0 writes")
+
+
 def agree(numbers: list[int], reason: str) -> tuple[list[int], str]:
     """Return the numbers of process 0, and the reason to stop of the first process that has one.
 

@@ -58,6 +58,13 @@ def go_on_recording(
     return recording
 
 
+def go_along(session: Session, directory: RunDirectory, report: Any = None) -> None:
+    """Bring a session to the last good checkpoint of a run that another process records."""
+    checkpoint = load_newest(directory.checkpoints_path, report or _warn, set_aside=False)
+    check_same_run(checked_meta(checkpoint), directory.settings, session)
+    restore(session, checkpoint)
+
+
 class Recording(Listener):
     """Writes what happens to the run directory; trouble with the disk is told and does not stop the run."""
 

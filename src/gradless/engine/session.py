@@ -14,7 +14,7 @@ import numpy as np
 from gradless.engine import run
 from gradless.engine.chains import Chain, num_workers
 from gradless.engine.diagnosis import FROZEN_WORDS, advice
-from gradless.engine.processes import agree
+from gradless.engine.processes import agree, check_in_step
 from gradless.engine.program import AT_TARGET, DIVERGED, FROZEN, GOING, MAX_RECORDS, MAX_STEPS
 from gradless.engine.result import Result, Trace
 from gradless.engine.selection import Selection
@@ -96,6 +96,7 @@ class Session:
     def go(self) -> None:
         """Run to the end; whatever ends it, the listeners are told when all chains are at rest."""
         try:
+            check_in_step(self.t)
             with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
                 self._announce(self._collect(0.0, 0.0, 0), self._no_flags())
                 while (until := self._agreed_end()) is not None:
