@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -62,7 +63,24 @@ def place_among_proposals(layout: Layout | None) -> tuple[Any, int]:
 
 
 def gathered(layout: Layout | None, axis: str, tree: Any) -> Any:
-    """Return what all devices along an axis have, stacked in their order."""
+    """Return what all devices along an axis have, stacked in their order; all of it travels in one message."""
     if layout is None:
         return jax.tree.map(lambda one: one[None], tree)
-    return jax.tree.map(lambda one: lax.all_gather(one, axis), tree)
+    leaves, structure = jax.tree.flatten(tree)
+    words = [_as_words(leaf) for leaf in leaves]
+    everyone = lax.all_gather(jnp.concatenate([one.ravel() for one in words]), axis)
+    parts = jnp.split(everyone, np.cumsum([one.size for one in words])[:-1], axis=1)
+    found = [
+        _from_words(part.reshape(-1, *one.shape), leaf.dtype)
+        for part, one, leaf in zip(parts, words, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, found)
+
+
+def _as_words(array: jax.Array) -> jax.Array:
+    """Return the same bits as words of 32."""
+    return lax.bitcast_convert_type(array.astype(jnp.int32) if array.dtype == np.bool_ else array, jnp.uint32)
+
+
+def _from_words(words: jax.Array, dtype: Any) -> jax.Array:
+    return words.astype(bool) if dtype == np.bool_ else lax.bitcast_convert_type(words, dtype)

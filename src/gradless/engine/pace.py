@@ -29,7 +29,7 @@ class Pace:
         """Return the pace that `speculate` means: so many proposals a round, rounded up to fill the devices."""
         if speculate == "auto":
             return cls(1, devices, is_auto=True)
-        ahead = 1 if speculate is None else -(-int(speculate) // devices)
+        ahead = 1 if speculate is None else min(-(-int(speculate) // devices), MAX_AHEAD)
         return cls(ahead, devices, wish=ahead)
 
     @property

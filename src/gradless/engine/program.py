@@ -70,6 +70,7 @@ class Going(NamedTuple):
     cursor: Any  # what is remembered of the order of the data
     flags: jax.Array  # which of the chunk's steps were accepted
     rounds: jax.Array  # of speculation
+    known: Any = ()  # by speculation: steps that have been looked at
 
     def after(
         self, state: State, steps: jax.Array | int, is_accepted: jax.Array, nonfinite: jax.Array, first_step: jax.Array

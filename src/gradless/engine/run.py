@@ -29,7 +29,7 @@ from gradless.engine.program import (
     Program,
     key_batches,
 )
-from gradless.engine.speculate import go_in_rounds
+from gradless.engine.speculate import go_in_rounds, nothing_known
 from gradless.engine.stepping import Way, go_one_by_one
 from gradless.features_first import features_first
 from gradless.kernels.select import renewed
@@ -85,27 +85,22 @@ def _advance(
 ) -> tuple[Carry, Chunk]:
     way = Way.of(program, algorithm, key, data, carry.t)
 
-    def make_record(carry: Carry, kept: Any, num_records: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+    def make_record(carry: Carry, records: Any, num_records: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
         record = _record(program, carry, test)
-        records = jax.tree.map(lambda all_of, new: all_of.at[num_records].set(new), kept, record)
+        records = jax.tree.map(lambda all_of, new: all_of.at[num_records].set(new), records, record)
         return records, num_records + 1, _status(program, carry, record, limits)
 
-    def record_if(is_due: jax.Array, carry: Carry, chunk: Chunk) -> tuple[Carry, Chunk]:
+    def record_if(is_due: jax.Array, carry: Carry, kept: Any) -> tuple[Carry, Any]:
         # What is large, the state and the flags, does not pass through the branch, which would copy it.
-        records, num_records, status = lax.cond(
-            is_due,
-            make_record,
-            lambda carry, kept, num_records: (kept, num_records, carry.status),
-            carry,
-            chunk.records,
-            chunk.num_records,
+        *kept, status = lax.cond(
+            is_due, make_record, lambda carry, records, number: (records, number, carry.status), carry, *kept
         )
         carry = carry._replace(
             accepted=jnp.where(is_due, 0, carry.accepted),
             nonfinite=jnp.where(is_due, 0, carry.nonfinite),
             status=status,
         )
-        return carry, chunk._replace(records=records, num_records=num_records)
+        return carry, tuple(kept)
 
     def look_at_error(carry: Carry) -> jax.Array:
         params = program.objective.flattening.unflatten(carry.state.x)
@@ -116,28 +111,31 @@ def _advance(
         is_ready = program.batches.visit(way.open(), key_batches(key), carry.t - 1, data, below)[1]
         return jnp.where(is_ready & (carry.status == GOING), READY_TO_GROW, carry.status).astype(carry.status.dtype)
 
-    def stretch(loop: tuple[Carry, Any, Chunk]) -> tuple[Carry, Any, Chunk]:
+    def stretch(loop: tuple[Going, Any]) -> tuple[Going, Any]:
         """Go to the next step at which something has to be looked at."""
-        carry, cursor, chunk = loop
-        next_record = _next_record(carry.t, limits.record_every)
-        next_check = (carry.t // limits.check_every + 1) * limits.check_every
+        going, kept = loop
+        t = going.carry.t
+        next_record = _next_record(t, limits.record_every)
+        next_check = (t // limits.check_every + 1) * limits.check_every
         end = jnp.minimum(limits.until, jnp.minimum(next_record, next_check))
-        going = Going(carry, cursor, chunk.flags, chunk.rounds)
-        carry, cursor, flags, rounds = (
-            go_in_rounds(way, limits.ahead, end, going) if program.speculates else go_one_by_one(way, end, going)
-        )
-        carry, chunk = record_if(carry.t == next_record, carry, chunk._replace(flags=flags, rounds=rounds))
+        if program.speculates:
+            going = go_in_rounds(way, limits.ahead, limits.until, end, going)
+        else:
+            going = go_one_by_one(way, end, going)
+        carry, kept = record_if(going.carry.t == next_record, going.carry, kept)
         if program.error.held is not None:
             status = lax.cond(carry.t == next_check, look_at_error, lambda carry: carry.status, carry)
             carry = carry._replace(status=status)
-        return carry, cursor, chunk
+        return going._replace(carry=carry), kept
 
-    zero = jnp.zeros((), jnp.int32)
-    empty = Chunk(jnp.zeros(MAX_STEPS, bool), _empty_records(program, carry, test), zero, zero)
-    carry, _, chunk = lax.while_loop(
-        lambda loop: (loop[0].t < limits.until) & (loop[0].status == GOING), stretch, (carry, way.open(), empty)
+    zero, flags = jnp.zeros((), jnp.int32), jnp.zeros(MAX_STEPS, bool)
+    known = nothing_known(way, carry.state) if program.speculates else ()
+    going, (records, num_records) = lax.while_loop(
+        lambda loop: (loop[0].carry.t < limits.until) & (loop[0].carry.status == GOING),
+        stretch,
+        (Going(carry, way.open(), flags, zero, known), (_empty_records(program, carry, test), zero)),
     )
-    return carry, chunk
+    return going.carry, Chunk(going.flags, records, num_records, going.rounds)
 
 
 def is_record(t: int, record_every: int) -> bool:
