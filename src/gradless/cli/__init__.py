@@ -13,6 +13,8 @@ COMMANDS = {
     "sweep": "try many settings at once, with the plot",
     "compare": "train one problem by several algorithms, with the plot",
     "optimize": "minimise what an outside program computes",
+    "report": "a page about a run, or several compared",
+    "watch": "the same page live, on this machine only",
     "reproduce": "the paper's figures, PASS or FAIL for each claim",
     "bench": "steps per second against others and against the machine",
     "launch": "start several processes on this machine that work on one run",

@@ -34,6 +34,15 @@ def fetch(data_dir: str | os.PathLike[str] | None = None, progress: Progress | N
     return _obtain(data_dir, progress)[1]
 
 
+def is_here(data_dir: str | os.PathLike[str] | None = None) -> bool:
+    """Whether the four files are on this machine; nothing is downloaded."""
+    try:
+        _obtain(data_dir, None, sources=())
+    except (DataUnavailable, ValueError):
+        return False
+    return True
+
+
 def load(data_dir: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Dataset:
     """The images as they are: uint8 (60000, 28, 28) and (10000, 28, 28), with labels as int32."""
     found, _ = _obtain(data_dir, progress)
@@ -85,12 +94,14 @@ def _binarise(x: np.ndarray, threshold: float, shrink: int) -> np.ndarray:
     return np.stack([~white, white], axis=-1).astype(np.float32)
 
 
-def _obtain(data_dir: str | os.PathLike[str] | None, progress: Progress | None) -> tuple[dict[str, bytes], Report]:
+def _obtain(
+    data_dir: str | os.PathLike[str] | None, progress: Progress | None, sources: tuple[Source, ...] | None = None
+) -> tuple[dict[str, bytes], Report]:
     import pooch
 
     cache = Path(pooch.os_cache("gradless")) / "mnist"
     try:
-        return obtain(FILES, _chosen_folder(data_dir), cache, SOURCES, progress)
+        return obtain(FILES, _chosen_folder(data_dir), cache, SOURCES if sources is None else sources, progress)
     except DataUnavailable as error:
         raise DataUnavailable(_how_to_provide(cache, str(error))) from None
 

@@ -4,10 +4,11 @@ from .accepted import AcceptedLog, Cover
 from .checkpoints import Checkpoint, list_checkpoints, load, load_newest, save
 from .durable import set_aside, write_atomic
 from .errors import DamagedError, NewerFormatError, RunError
-from .lock import RunLock
+from .lock import RunLock, living_holder
 from .metrics import Metrics
 from .recorder import Recorder
 from .run_directory import RunDirectory, next_run_path
+from .tail import Tail
 
 __all__ = [
     "AcceptedLog",
@@ -20,7 +21,9 @@ __all__ = [
     "RunDirectory",
     "RunError",
     "RunLock",
+    "Tail",
     "list_checkpoints",
+    "living_holder",
     "load",
     "load_newest",
     "next_run_path",

@@ -60,8 +60,7 @@ class RunLock:
                 if error.errno in _BUSY:
                     raise RunError(self._refusal()) from None
         # No locks on this system or file system: believe the file if it names a living process of this machine.
-        holder = read_holder(self.path)
-        if holder and holder["host"] == socket.gethostname() and _is_alive(holder["pid"]):
+        if living_holder(self.path):
             raise RunError(self._refusal())
 
     def _refusal(self) -> str:
@@ -92,6 +91,12 @@ def read_holder(path: Path) -> dict[str, Any] | None:
     kinds = {"pid": int, "host": str, "since": str}
     is_ours = isinstance(holder, dict) and all(type(holder.get(name)) is kind for name, kind in kinds.items())
     return {name: holder[name] for name in kinds} if is_ours else None
+
+
+def living_holder(path: Path) -> dict[str, Any] | None:
+    """Who holds the run, as far as the file and the processes of this machine tell, without touching the lock."""
+    holder = read_holder(path)
+    return holder if holder and holder["host"] == socket.gethostname() and _is_alive(holder["pid"]) else None
 
 
 def _is_alive(pid: int) -> bool:

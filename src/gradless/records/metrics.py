@@ -123,10 +123,11 @@ def _lines(path: Path) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
         number = 0
         while line := file.readline(MAX_LINE_BYTES):
             number += 1
-            yield number, file.tell(), _parse(line)
+            yield number, file.tell(), parse_line(line)
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """The row of a line; None where it is torn or damaged."""
     if not line.endswith(b"\n"):
         return None
     try:
@@ -139,7 +140,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 def _kept_lines(path: Path, step: int) -> Iterator[bytes]:
     with path.open("rb") as file:
         while line := file.readline(MAX_LINE_BYTES):
-            row = _parse(line)
+            row = parse_line(line)
             if row is not None and row["step"] <= step:
                 yield line
 

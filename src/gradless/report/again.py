@@ -1,0 +1,87 @@
+"""How to make a stored run again, and how to go on with it, as commands to copy."""
+
+import shlex
+from typing import Any
+
+from gradless.engine.plan import LARGEST
+
+ALGORITHM_FLAGS = ("sigma", "epsilon", "n_s", "temperature", "sigma_decay", "learning_rate", "clip")
+PLAN_FLAGS = ("seed", "precision", "record_every", "target_loss", "target_metric", "select_every")
+
+
+def commands(path: str, settings: dict[str, Any]) -> list[dict[str, str]]:
+    """Return what to type, each with the words that say what for; without a command where only Python can do it."""
+    if "optimize" in settings:
+        words = "Go on with it (the program and its settings are stored with the run)"
+        return [{"words": words, "command": f"gradless optimize --resume --run {shlex.quote(path)}"}]
+    problem = settings.get("problem")
+    if not isinstance(problem, str):
+        words = "The run was made by gl.train from a Python loss: run that script again, or go on with it in Python by"
+        return [{"words": words, "command": f"gl.resume({path!r}, loss=..., params=..., data=...)"}]
+    again = _again(problem, settings)
+    trust = " --trust" if ":" in problem else ""
+    resume = f"gradless resume {shlex.quote(path)}{trust}"
+    return [
+        {"words": "Make it again", "command": again}
+        if again
+        else {"words": "It cannot be made again by one command: its settings are not all flags", "command": ""},
+        {"words": "Go on with it from its last checkpoint", "command": resume},
+        {"words": "Go on to more steps", "command": f"{resume} --steps {_more_steps(settings)}"},
+    ]
+
+
+def _more_steps(settings: dict[str, Any]) -> int:
+    steps = _table(settings.get("plan")).get("steps")
+    return min(2 * steps, LARGEST) if isinstance(steps, int) and steps > 0 else 20_000
+
+
+def _again(problem: str, settings: dict[str, Any]) -> str | None:
+    """Return the command that made the run, or None where a setting is a function or differs from chain to chain."""
+    algorithm, plan = _table(settings.get("algorithm")), _table(settings.get("plan"))
+    swept = settings.get("sweep") or []
+    words = ["gradless", "sweep" if swept else "train", problem]
+    words += _flags(_table(settings.get("options")))
+    flags: dict[str, Any] = {"algorithm": algorithm.get("name")}
+    for name in ALGORITHM_FLAGS:
+        value = algorithm.get(name)
+        if isinstance(value, list):
+            if name not in swept:
+                return None
+            value = ",".join(f"{number:g}" for number in dict.fromkeys(value))
+        if isinstance(value, dict):
+            value = f"{value.get('start')}:{value.get('end')}"
+        if isinstance(value, str) and ":" in value and name != "temperature":
+            return None
+        flags[name] = value
+    if isinstance(algorithm.get("signal_norm"), bool):
+        flags["signal_norm"] = algorithm["signal_norm"]
+    steps = plan.get("steps")
+    flags |= {"steps": None if steps == LARGEST else steps, "time": plan.get("time_budget")}
+    flags |= {name: plan.get(name) for name in PLAN_FLAGS} | _batches(_table(plan.get("batches")))
+    flags["stop_when_frozen"] = plan.get("stop_when_frozen") or None
+    chains = plan.get("chains")
+    if not swept and isinstance(chains, list) and len(chains) > 1:
+        flags["chains"] = len(chains)
+    return shlex.join([*words, *_flags(flags)])
+
+
+def _batches(table: dict[str, Any]) -> dict[str, Any]:
+    kind = table.get("name")
+    if kind == "minibatch":
+        return {"batch": table.get("size"), "hold": table.get("hold") if table.get("hold") != 1 else None}
+    return {"batch": f"progressive:{table.get('start')}" if kind == "progressive" else "full"}
+
+
+def _flags(values: dict[str, Any]) -> list[str]:
+    words = []
+    for name, value in values.items():
+        flag = str(name).replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            words += [f"--{flag}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return words
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,172 @@
+"""The page live: a server for this machine alone that only reads, and only what its routes name.
+
+Bound to 127.0.0.1; a request that names another host is refused, so that a web page elsewhere cannot reach it under a
+name of its own (DNS rebinding). Only GET and HEAD; names of runs are looked up in the list, never made into paths.
+"""
+
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from gradless.records import RunError
+from gradless.report.listing import is_run
+from gradless.report.page import asset, page, policy, script_text
+from gradless.report.watched import WatchedFolder, WatchedRun, event
+
+HOSTS = ("127.0.0.1", "localhost", "[::1]")
+POLL_SECONDS = 0.5
+BEAT_SECONDS = 10.0  # so that a browser that has gone away is noticed
+MAX_LISTENERS = 32
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+}
+
+
+class Watched(Protocol):
+    """What a page and its events show."""
+
+    def data(self) -> tuple[int, dict[str, Any]]:
+        """Return the data of the page and a number that grows when they change."""
+        ...
+
+    def is_busy(self) -> bool:
+        """Return whether some net is being asked at this moment."""
+        ...
+
+
+class LiveServer(ThreadingHTTPServer):
+    """Serves one run, or a folder of runs, until `stop`."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = False
+
+    def __init__(self, path: str | Path, port: int = 0, trust: bool = False) -> None:
+        path = Path(path)
+        if not path.is_dir():
+            raise RunError(f"{path} is not a folder: give the folder of a run, or a folder with runs in it")
+        self.folder = None if is_run(path) else WatchedFolder(path, trust)
+        self.home: Watched = self.folder or WatchedRun(path, trust, {"live": "/events"})
+        self.stopping = threading.Event()
+        self.listeners = threading.BoundedSemaphore(MAX_LISTENERS)
+        super().__init__(("127.0.0.1", port), Handler)
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds the page."""
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+    def watched(self, path: str) -> tuple[str, Watched] | None:
+        """Return the kind of answer, page or events, and what it shows; None for everything else."""
+        kind, _, name = path.removeprefix("/").partition("/")
+        if not name and kind in ("", "events"):
+            return kind or "page", self.home
+        found = self.folder.run(unquote(name)) if self.folder and name and kind in ("run", "events") else None
+        return None if found is None else ("page" if kind == "run" else "events", found)
+
+    def stop(self) -> None:
+        """End every stream and the server."""
+        self.stopping.set()
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that hangs up is no error of ours."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    server: LiveServer
+    server_version, sys_version = "gradless", ""
+    timeout = 20.0  # of reading and writing: nobody can hold a thread by being slow
+
+    def do_GET(self) -> None:
+        """Answer with a page, a stream of events, or a refusal."""
+        if not self._is_for_us():
+            return self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this server answers only to 127.0.0.1 and localhost")
+        found = self.server.watched(urlsplit(self.path).path)
+        if found is None:
+            return self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
+        kind, watched = found
+        return self._send_page(watched) if kind == "page" else self._send_events(watched)
+
+    do_HEAD = do_GET
+
+    def _is_for_us(self) -> bool:
+        """Return whether the request names this machine and this port, and comes from no other site."""
+        port = self.server.server_address[1]
+        hosts = self.headers.get_all("Host") or []
+        is_here = len(hosts) == 1 and hosts[0].lower() in [f"{host}:{port}" for host in HOSTS]
+        is_foreign = (
+            self.headers.get("Sec-Fetch-Site") == "cross-site" and self.headers.get("Sec-Fetch-Mode") != "navigate"
+        )
+        return is_here and not is_foreign
+
+    def _refuse(self, status: HTTPStatus, words: str) -> None:
+        self._begin(status, "text/plain; charset=utf-8", len(words) + 1)
+        self._write(f"{words}\n".encode())
+
+    def _send_page(self, watched: Watched) -> None:
+        _, data = watched.data()
+        body = page(data)
+        self._begin(HTTPStatus.OK, "text/html; charset=utf-8", len(body))
+        self._write(body)
+
+    def _send_events(self, watched: Watched) -> None:
+        """Send the data whenever they change, until the browser or the server goes."""
+        if not self.server.listeners.acquire(blocking=False):
+            return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"there are {MAX_LISTENERS} listeners already")
+        try:
+            self._begin(HTTPStatus.OK, "text/event-stream; charset=utf-8", None)
+            if self.command != "HEAD":
+                self._stream(watched)
+        except OSError:
+            self.close_connection = True  # the browser has gone
+        finally:
+            self.server.listeners.release()
+        return None
+
+    def _stream(self, watched: Watched) -> None:
+        sent, quiet = -1, 0.0
+        self._write(b"retry: 2000\n\n")
+        while True:
+            number, data = watched.data()
+            if number != sent:
+                self._write(event(number, data))
+                sent, quiet = number, 0.0
+            elif quiet >= BEAT_SECONDS:
+                self._write(b": still here\n\n")
+                quiet = 0.0
+            quiet += POLL_SECONDS
+            if self.server.stopping.wait(POLL_SECONDS):
+                return
+
+    def _begin(self, status: HTTPStatus, kind: str, length: int | None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        rules = policy(script_text(), asset("style.css"), "'self'")
+        self.send_header("Content-Security-Policy", f"{rules}; frame-ancestors 'none'")
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    def _write(self, body: bytes) -> None:
+        if self.command != "HEAD":
+            self.wfile.write(body)
+            self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the terminal belongs to the one line with the address."""

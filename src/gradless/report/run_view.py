@@ -1,0 +1,169 @@
+"""All that a page says of one run, gathered from its folder as plain values; nothing there is written or trusted."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gradless.records import Checkpoint, RunDirectory, RunError, Tail, list_checkpoints, living_holder, load_newest
+from gradless.report import verdict
+from gradless.report.again import commands
+from gradless.report.curves import Table, curves
+from gradless.report.numbers import MAX_TEXT, chain_rows, flat_rows, notes_on, num_chains, numbers
+
+SHORT = {"mc": "MC", "amc": "aMC", "gd": "GD", "adam": "Adam"}
+
+
+class RunView:
+    """A run as a page shows it; it may be asked again and again while the run goes on.
+
+    `trust` lets it run the code of the module that a run of module:object names. With `in_background` what the nets
+    say comes later, when it has been computed: a live page need not wait for it.
+    """
+
+    def __init__(self, path: str | Path, trust: bool = False, in_background: bool = False) -> None:
+        self.path = Path(path)
+        self.asking: threading.Thread | None = None  # computes what the nets say
+        self._trust = trust
+        self._in_background = in_background
+        self._tail = Tail(self.path / "metrics.jsonl")
+        self._nets: dict[str, Any] = {}
+        self._asked: Any = None  # the checkpoint that the nets are of
+        self._statuses: list[int] = []
+        self._nets_notes: list[str] = []
+        self._looked_at: Any = None  # the checkpoint that the statuses are of
+
+    def stamp(self) -> tuple[Any, ...]:
+        """Return what changes when the run does; cheap enough to ask for every second."""
+        names = ("settings.json", "metrics.jsonl", "run.lock", "checkpoints")
+        is_held = living_holder(self.path / "run.lock") is not None
+        return (*(_stamp(self.path / name) for name in names), is_held, id(self._nets))
+
+    def outline(self) -> dict[str, Any]:
+        """Return the line that a list has on the run; a RunError says why it cannot be shown."""
+        return self._outline()[0]
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything; a RunError says why a folder cannot be shown at all."""
+        outline, settings, table, state = self._outline()
+        with RunDirectory.open(self.path) as run, _as_run_error(self.path):
+            environment = run.environment
+            notes = self._ask_nets(settings)
+        if self._tail.left_out:
+            notes.append(f"{self._tail.left_out:,} damaged or unlike lines of metrics.jsonl are left out.")
+        return outline | {
+            "path": str(self.path),
+            "num_chains": num_chains(table),
+            "verdict": verdict.verdict(table, _kind(settings), state),
+            "notes": [*notes, *notes_on(table)],
+            "numbers": numbers(table),
+            "curves": curves(table),
+            "chains": chain_rows(table),
+            **self._nets,
+            "settings": flat_rows(settings),
+            "environment": flat_rows(environment),
+            "commands": commands(str(self.path), settings),
+        }
+
+    def _outline(self) -> tuple[dict[str, Any], dict[str, Any], Table, verdict.State]:
+        with RunDirectory.open(self.path) as run, _as_run_error(self.path):
+            settings = run.settings
+            self._tail.read()
+            table = self._tail.table()
+            changed = run.metrics_path.stat().st_mtime
+            plan = _dict(settings.get("plan"))
+            is_running = living_holder(self.path / "run.lock") is not None
+            step = int(table["step"][-1]) if self._tail.num_rows else None
+            state = verdict.state_of(is_running, step, plan, [])
+            if state.word == "stopped":
+                state = verdict.state_of(is_running, step, plan, self._end_statuses())
+        kind = _kind(settings)
+        problem = settings.get("problem") or ("an outside program" if "optimize" in settings else "a Python loss")
+        last = datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds")
+        found = numbers(table)
+        outline = {
+            "name": self.path.resolve().name or str(self.path),
+            "problem": str(problem)[:MAX_TEXT],
+            "algorithm": SHORT.get(kind, kind[:MAX_TEXT]),
+            "state": state.word,
+            "step": step,
+            "loss": found[0]["value"] if found else None,
+            "last_record": None if step is None else last,
+        }
+        return outline, settings, table, state
+
+    def _end_statuses(self) -> list[int]:
+        """Return why each chain of the newest checkpoint has ended, or that it goes on."""
+        newest = self._newest()
+        if newest != self._looked_at:
+            checkpoint, _ = self._load()
+            found = None if checkpoint is None else checkpoint.tensors.get("status")
+            is_whole = found is not None and found.dtype.kind == "i"
+            self._statuses = [int(one) for one in found.ravel()] if found is not None and is_whole else []
+            self._looked_at = newest
+        return self._statuses
+
+    def _ask_nets(self, settings: dict[str, Any]) -> list[str]:
+        """See to it that what the nets say is of the newest checkpoint; return what is wrong with checkpoints."""
+        wanted = (self._newest(), str(settings))
+        if wanted == self._asked or (self.asking and self.asking.is_alive()):
+            return list(self._nets_notes)
+        if self._asked and self._asked[1] != wanted[1]:
+            self._nets = {}
+        checkpoint, notes = self._load()
+        self._asked, self._nets_notes = wanted, notes
+
+        def ask() -> None:
+            from gradless.report.nets import net_facts
+
+            self._nets = net_facts(self.path, settings, checkpoint, self._trust)
+
+        if self._in_background:
+            self.asking = threading.Thread(target=ask, daemon=True)
+            self.asking.start()
+        else:
+            ask()
+        return list(notes)
+
+    def _newest(self) -> Any:
+        newest = list_checkpoints(self.path / "checkpoints")[:1]
+        return newest, [_stamp(path) for path in newest]
+
+    def _load(self) -> tuple[Checkpoint | None, list[str]]:
+        notes: list[str] = []
+        if not list_checkpoints(self.path / "checkpoints"):
+            return None, notes
+        try:
+            return load_newest(self.path / "checkpoints", notes.append, set_aside=False), notes
+        except RunError as error:
+            return None, [f"{error}."]
+
+
+def _kind(settings: dict[str, Any]) -> str:
+    """Return the name of the algorithm."""
+    algorithm = settings.get("algorithm") or _dict(settings.get("optimize")).get("algorithm")
+    return str(_dict(algorithm).get("name", "unknown"))
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _as_run_error(path: Path) -> Iterator[None]:
+    """A folder that vanishes while it is read is told in a line, as everything else that is wrong with a run."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"cannot read {error.filename or path}: {error.strerror or error}") from error

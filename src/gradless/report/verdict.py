@@ -1,0 +1,92 @@
+"""What became of a run: its state in a word, why it ended, and the verdict in a sentence."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradless.engine import run as loop
+from gradless.engine.plan import LARGEST
+from gradless.plots import drawable
+from gradless.report.curves import Table, last_known, metric_names, overall_acceptance
+
+NAMES = {"mc": "Metropolis Monte Carlo", "amc": "Adaptive Monte Carlo", "gd": "Gradient descent", "adam": "Adam"}
+ENDS = {
+    loop.AT_TARGET: "it reached its target",
+    loop.FROZEN: "it froze: the moves have fallen below what floating point can resolve",
+    loop.DIVERGED: "it diverged: the loss is no longer a number",
+}
+
+
+class State(NamedTuple):
+    """How a run stands."""
+
+    word: str  # running, ended, stopped or empty
+    reason: str  # why, as the end of a sentence
+
+
+def state_of(is_running: bool, step: int | None, plan: dict[str, Any], statuses: list[int]) -> State:
+    """Return how a run stands; `statuses` are the chains' own, as its newest checkpoint has them."""
+    steps = plan.get("steps")
+    has_limit = isinstance(steps, int) and steps != LARGEST
+    goal = f" of {steps:,}" if has_limit else ""
+    if is_running:
+        return State("running", "it has not made a record yet" if step is None else f"it stands at step {step:,}{goal}")
+    if step is None:
+        return State("empty", "it ended before its first record")
+    if has_limit and step >= steps:  # type: ignore[operator]
+        return State("ended", "all steps are done")
+    reasons = [ENDS[one] for one in statuses if one in ENDS]
+    if statuses and len(reasons) == len(statuses):
+        several = f" in {reasons.count(reasons[0])} of {len(reasons)} chains" if len(set(reasons)) > 1 else ""
+        return State("ended", reasons[0] + several)
+    why = "its time was up, or someone stopped it" if plan.get("time_budget") else "someone or something stopped it"
+    return State("stopped", f"it stands at step {step:,}{goal}: {why}")
+
+
+def verdict(table: Table, algorithm: str, state: State) -> str:
+    """Return one or two sentences: what the loss did, how good the net is, how many moves were accepted, the end."""
+    end = f"{state.reason[0].upper()}{state.reason[1:]}."
+    if not len(table.get("loss", ())):
+        return f"There is no record to show: {state.reason}."
+    loss = drawable(table["loss"]).reshape(len(table["loss"]), -1)
+    start, last = last_known(loss[:1]), last_known(loss)
+    if not np.isfinite(last).any():
+        return f"The loss U was never a number. {end}"
+    who = NAMES.get(algorithm, "The algorithm") + (f" in {loss.shape[1]} chains" if loss.shape[1] > 1 else "")
+    came = f"{who} took the loss U from {short(np.nanmedian(start))} to {spread(last)}"
+    parts = [came + f" in {int(table['step'][-1]):,} steps", *_metrics(table)]
+    if algorithm in ("mc", "amc") and np.isfinite(accepted := overall_acceptance(table)).any():
+        parts.append(f"accepting {percent(float(np.nanmedian(accepted)))} of the moves")
+    sentence = f"{parts[0]}, {' and '.join(parts[1:])}" if parts[1:] else parts[0]
+    if not np.isfinite(table["loss"].reshape(len(loss), -1)[-1]).any():
+        end += " The last records hold no loss that is a number."
+    return f"{sentence}. {end}"
+
+
+def _metrics(table: Table) -> list[str]:
+    """Return what the first metric came to: the others are among the numbers."""
+    for name in metric_names(table)[:1]:
+        values = last_known(drawable(table[name]))
+        if np.isfinite(values).any():
+            if name == "accuracy":
+                return [f"reaching a test accuracy of {percent(float(np.nanmedian(values)))}"]
+            return [f"with {name.replace('_', ' ')} {spread(values)} at the end"]
+    return []
+
+
+def spread(values: np.ndarray) -> str:
+    """Return a number, or of several chains the median and the extremes."""
+    known = values[np.isfinite(values)]
+    if len(known) <= 1:
+        return short(known[0] if len(known) else float("nan"))
+    return f"{short(np.median(known))} (median; {short(known.min())} to {short(known.max())})"
+
+
+def short(value: float) -> str:
+    """Return a number in four digits."""
+    return f"{value:.4g}"
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction in percent, with as many digits as say something."""
+    return f"{100 * fraction:.3g} %" if fraction < 0.9995 else f"{100 * fraction:.4g} %"
