@@ -10,6 +10,7 @@ from .metrics import MAX_LINE_BYTES, parse_line
 
 MAX_COLUMNS = 64
 COMMON = ("step", "seconds")  # to all chains
+MAX_STEP = 2**53  # beyond that a float does not hold it
 
 
 class Tail:
@@ -57,20 +58,23 @@ class Tail:
     def _take(self, row: dict[str, Any]) -> bool:
         """A row counts if it has the first row's numbers and does not go back in steps."""
         if not self._columns:
-            widths = {name: _width(value) for name, value in list(row.items())[:MAX_COLUMNS]}
-            self._widths = {name: width for name, width in widths.items() if width is not None}
-            if any(self._widths.get(name) for name in COMMON) or "step" not in self._widths:
-                self._widths = {}
-                return False
+            self._widths = _widths(row)
             self._columns = {name: array("d") for name in self._widths}
         if any(_width(row.get(name)) != width for name, width in self._widths.items()):
             return False
-        if self.num_rows and row["step"] < self._columns["step"][-1]:
+        if row["step"] > MAX_STEP or (self.num_rows and row["step"] < self._columns["step"][-1]):
             return False
         for name, width in self._widths.items():
             self._columns[name].extend(map(_number, row[name] if width else [row[name]]))
         self.num_rows += 1
         return True
+
+
+def _widths(row: dict[str, Any]) -> dict[str, int]:
+    """What a file's first row holds: plain numbers common to all chains, and the rest one per chain, as its loss is."""
+    found = {name: _width(value) for name, value in list(row.items())[:MAX_COLUMNS]}
+    chains = found.get("loss") or 0
+    return {name: width for name, width in found.items() if width == (0 if name in COMMON else chains)}
 
 
 def _width(value: Any) -> int | None:

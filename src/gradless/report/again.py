@@ -18,7 +18,10 @@ def commands(path: str, settings: dict[str, Any]) -> list[dict[str, str]]:
     if not isinstance(problem, str):
         words = "The run was made by gl.train from a Python loss: run that script again, or go on with it in Python by"
         return [{"words": words, "command": f"gl.resume({path!r}, loss=..., params=..., data=...)"}]
-    again = _again(problem, settings)
+    try:
+        again = _again(problem, settings)
+    except (TypeError, ValueError):  # settings.json can hold anything
+        again = None
     trust = " --trust" if ":" in problem else ""
     resume = f"gradless resume {shlex.quote(path)}{trust}"
     return [

@@ -106,6 +106,14 @@ def acceptance_by_loss(table: Table) -> dict[str, list[float | None]] | None:
     return {"loss": plain(centre[is_full] / steps[is_full]), "acceptance": plain(accepted[is_full] / steps[is_full])}
 
 
+def per_window(acceptance: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return the fraction accepted since the record before, of a fraction counted from the beginning of the run."""
+    window = np.diff(step)
+    out = np.full(len(step), np.nan)
+    np.divide(np.diff(acceptance * step), window, out=out[1:], where=window > 0)
+    return out
+
+
 def overall_acceptance(table: Table) -> np.ndarray:
     """Return the fraction of moves accepted over the whole run, one per chain; NaN where nothing is known."""
     acceptance = table["acceptance"].reshape(len(table["step"]), -1)

@@ -4,6 +4,7 @@ Bound to 127.0.0.1; a request that names another host is refused, so that a web 
 name of its own (DNS rebinding). Only GET and HEAD; names of runs are looked up in the list, never made into paths.
 """
 
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -58,7 +59,10 @@ class LiveServer(ThreadingHTTPServer):
         self.home: Watched = self.folder or WatchedRun(path, trust, {"live": "/events"})
         self.stopping = threading.Event()
         self.listeners = threading.BoundedSemaphore(MAX_LISTENERS)
-        super().__init__(("127.0.0.1", port), Handler)
+        try:
+            super().__init__(("127.0.0.1", port), Handler)
+        except OSError as error:
+            raise RunError(f"cannot listen on port {port} of 127.0.0.1: {error.strerror or error}") from error
 
     @property
     def address(self) -> str:
@@ -70,7 +74,11 @@ class LiveServer(ThreadingHTTPServer):
         kind, _, name = path.removeprefix("/").partition("/")
         if not name and kind in ("", "events"):
             return kind or "page", self.home
-        found = self.folder.run(unquote(name)) if self.folder and name and kind in ("run", "events") else None
+        found = (
+            self.folder.run(unquote(name, errors="surrogateescape"))
+            if self.folder and name and kind in ("run", "events")
+            else None
+        )
         return None if found is None else ("page" if kind == "run" else "events", found)
 
     def stop(self) -> None:
@@ -80,7 +88,9 @@ class LiveServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that hangs up is no error of ours."""
+        """A browser that hangs up is no error of ours; everything else is shown."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -111,6 +121,11 @@ class Handler(BaseHTTPRequestHandler):
             self.headers.get("Sec-Fetch-Site") == "cross-site" and self.headers.get("Sec-Fetch-Mode") != "navigate"
         )
         return is_here and not is_foreign
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request, or a method that could change something, in words of our own."""
+        is_method = code == HTTPStatus.NOT_IMPLEMENTED
+        self._refuse(HTTPStatus.METHOD_NOT_ALLOWED if is_method else HTTPStatus(code), "only GET and HEAD are answered")
 
     def _refuse(self, status: HTTPStatus, words: str) -> None:
         self._begin(status, "text/plain; charset=utf-8", len(words) + 1)

@@ -11,10 +11,12 @@ from typing import Any
 from gradless.records import Checkpoint, RunDirectory, RunError, Tail, list_checkpoints, living_holder, load_newest
 from gradless.report import verdict
 from gradless.report.again import commands
-from gradless.report.curves import Table, curves
+from gradless.report.curves import Table, curves, per_window
 from gradless.report.numbers import MAX_TEXT, chain_rows, flat_rows, notes_on, num_chains, numbers
 
 SHORT = {"mc": "MC", "amc": "aMC", "gd": "GD", "adam": "Adam"}
+GRADIENT = ("gd", "adam")
+OF_MOVES = ("acceptance", "sigma", "nonfinite", "is_frozen")
 
 
 class RunView:
@@ -44,18 +46,24 @@ class RunView:
 
     def outline(self) -> dict[str, Any]:
         """Return the line that a list has on the run; a RunError says why it cannot be shown."""
-        return self._outline()[0]
+        with _as_run_error(self.path):
+            return self._outline()[0]
 
     def facts(self) -> dict[str, Any]:
         """Return everything; a RunError says why a folder cannot be shown at all."""
+        with _as_run_error(self.path):
+            return self._facts()
+
+    def _facts(self) -> dict[str, Any]:
         outline, settings, table, state = self._outline()
-        with RunDirectory.open(self.path) as run, _as_run_error(self.path):
+        with RunDirectory.open(self.path) as run:
             environment = run.environment
-            notes = self._ask_nets(settings)
+        notes = self._ask_nets(settings)
         if self._tail.left_out:
             notes.append(f"{self._tail.left_out:,} damaged or unlike lines of metrics.jsonl are left out.")
         return outline | {
             "path": str(self.path),
+            "steps": verdict.step_goal(_goals(settings, table)),
             "num_chains": num_chains(table),
             "verdict": verdict.verdict(table, _kind(settings), state),
             "notes": [*notes, *notes_on(table)],
@@ -69,17 +77,17 @@ class RunView:
         }
 
     def _outline(self) -> tuple[dict[str, Any], dict[str, Any], Table, verdict.State]:
-        with RunDirectory.open(self.path) as run, _as_run_error(self.path):
+        with RunDirectory.open(self.path) as run:
             settings = run.settings
             self._tail.read()
-            table = self._tail.table()
             changed = run.metrics_path.stat().st_mtime
-            plan = _dict(settings.get("plan"))
-            is_running = living_holder(self.path / "run.lock") is not None
-            step = int(table["step"][-1]) if self._tail.num_rows else None
-            state = verdict.state_of(is_running, step, plan, [])
-            if state.word == "stopped":
-                state = verdict.state_of(is_running, step, plan, self._end_statuses())
+        table = self._table(settings)
+        plan = _goals(settings, table)
+        is_running = living_holder(self.path / "run.lock") is not None
+        step = int(table["step"][-1]) if self._tail.num_rows else None
+        state = verdict.state_of(is_running, step, plan, [])
+        if state.word == "stopped":
+            state = verdict.state_of(is_running, step, plan, self._end_statuses())
         kind = _kind(settings)
         problem = settings.get("problem") or ("an outside program" if "optimize" in settings else "a Python loss")
         last = datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds")
@@ -94,6 +102,14 @@ class RunView:
             "last_record": None if step is None else last,
         }
         return outline, settings, table, state
+
+    def _table(self, settings: dict[str, Any]) -> Table:
+        table = self._tail.table()
+        if _kind(settings) in GRADIENT:  # which take every step: of acceptance they know nothing
+            return {name: values for name, values in table.items() if name not in OF_MOVES}
+        if "optimize" in settings and "acceptance" in table:
+            table["acceptance"] = per_window(table["acceptance"], table["step"])
+        return table
 
     def _end_statuses(self) -> list[int]:
         """Return why each chain of the newest checkpoint has ended, or that it goes on."""
@@ -142,6 +158,16 @@ class RunView:
             return None, [f"{error}."]
 
 
+def _goals(settings: dict[str, Any], table: Table) -> dict[str, Any]:
+    """Return what a run was to reach; of `optimize` its evaluations, told in steps once they are all made."""
+    if "optimize" not in settings:
+        return _dict(settings.get("plan"))
+    sitting = _dict(settings.get("sitting"))
+    goal, made = sitting.get("evaluations"), table.get("evaluations")
+    is_done = isinstance(goal, int) and made is not None and len(made) > 0 and made[-1].max() >= goal
+    return {"steps": int(table["step"][-1]) if is_done else sitting.get("steps"), "time_budget": sitting.get("time")}
+
+
 def _kind(settings: dict[str, Any]) -> str:
     """Return the name of the algorithm."""
     algorithm = settings.get("algorithm") or _dict(settings.get("optimize")).get("algorithm")
@@ -167,3 +193,5 @@ def _as_run_error(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
+    except RecursionError:
+        raise RunError(f"{path} has settings that are nested too deeply to be shown") from None

@@ -26,14 +26,14 @@ class State(NamedTuple):
 
 def state_of(is_running: bool, step: int | None, plan: dict[str, Any], statuses: list[int]) -> State:
     """Return how a run stands; `statuses` are the chains' own, as its newest checkpoint has them."""
-    steps = plan.get("steps")
-    has_limit = isinstance(steps, int) and steps != LARGEST
-    goal = f" of {steps:,}" if has_limit else ""
+    steps = step_goal(plan)
+    goal = f" of {steps:,}" if steps else ""
     if is_running:
-        return State("running", "it has not made a record yet" if step is None else f"it stands at step {step:,}{goal}")
+        where = "without a record yet" if step is None else f"at step {step:,}{goal}"
+        return State("running", f"it is still running, {where}")
     if step is None:
         return State("empty", "it ended before its first record")
-    if has_limit and step >= steps:  # type: ignore[operator]
+    if steps and step >= steps:
         return State("ended", "all steps are done")
     reasons = [ENDS[one] for one in statuses if one in ENDS]
     if statuses and len(reasons) == len(statuses):
@@ -41,6 +41,12 @@ def state_of(is_running: bool, step: int | None, plan: dict[str, Any], statuses:
         return State("ended", reasons[0] + several)
     why = "its time was up, or someone stopped it" if plan.get("time_budget") else "someone or something stopped it"
     return State("stopped", f"it stands at step {step:,}{goal}: {why}")
+
+
+def step_goal(plan: dict[str, Any]) -> int | None:
+    """Return how many steps a run is to make; None where only its time is limited."""
+    steps = plan.get("steps")
+    return steps if type(steps) is int and 0 < steps < LARGEST else None
 
 
 def verdict(table: Table, algorithm: str, state: State) -> str:
@@ -55,11 +61,9 @@ def verdict(table: Table, algorithm: str, state: State) -> str:
     who = NAMES.get(algorithm, "The algorithm") + (f" in {loss.shape[1]} chains" if loss.shape[1] > 1 else "")
     came = f"{who} took the loss U from {short(np.nanmedian(start))} to {spread(last)}"
     parts = [came + f" in {int(table['step'][-1]):,} steps", *_metrics(table)]
-    if algorithm in ("mc", "amc") and np.isfinite(accepted := overall_acceptance(table)).any():
+    if "acceptance" in table and np.isfinite(accepted := overall_acceptance(table)).any():
         parts.append(f"accepting {percent(float(np.nanmedian(accepted)))} of the moves")
     sentence = f"{parts[0]}, {' and '.join(parts[1:])}" if parts[1:] else parts[0]
-    if not np.isfinite(table["loss"].reshape(len(loss), -1)[-1]).any():
-        end += " The last records hold no loss that is a number."
     return f"{sentence}. {end}"
 
 

@@ -59,7 +59,7 @@ class WatchedFolder:
             if name not in paths:
                 return None
             if name not in self._runs:
-                about = {"live": f"/events/{quote(name, safe='')}", "home": "/"}
+                about = {"live": f"/events/{name_in_url(name)}", "home": "/"}
                 self._runs[name] = WatchedRun(paths[name], self.trust, about)
             return self._runs[name]
 
@@ -69,7 +69,7 @@ class WatchedFolder:
             paths = self._paths()
             self._rows = {name: self._rows.get(name) or IndexRow(path) for name, path in paths.items()}
             rows = [
-                {**row.read(), "name": name, "href": f"/run/{quote(name, safe='')}"} for name, row in self._rows.items()
+                {**row.read(), "name": name, "href": f"/run/{name_in_url(name)}"} for name, row in self._rows.items()
             ]
             rows.sort(key=lambda row: row["last_record"] or "", reverse=True)
             more = max(0, len(rows) - MAX_RUNS)
@@ -105,6 +105,11 @@ class IndexRow:
                 names = ("algorithm", "step", "loss", "last_record")
                 self._row = {"problem": str(error), "state": "damaged", **dict.fromkeys(names)}
         return self._row
+
+
+def name_in_url(name: str) -> str:
+    """Return the name of a run as one part of a path; names on a disk need not be text."""
+    return quote(name, safe="", errors="surrogateescape")
 
 
 def event(number: int, data: dict[str, Any]) -> bytes:

@@ -131,18 +131,23 @@ function showState(run) {
   const state = byId("state");
   state.textContent = run.state;
   state.className = "state " + run.state;
+  const bar = byId("progress");
+  bar.hidden = run.state !== "running" || !run.steps || run.step === null;
+  if (!bar.hidden) { bar.max = run.steps; bar.value = run.step; }
   drawClock();
 }
 
 function drawSeveral(runs) {
   const known = runs.filter((run) => run.numbers.length);
-  byId("subtitle").textContent = [...new Set(runs.map((run) => run.problem))].join(", ");
+  const problems = [...new Set(runs.map((run) => run.problem))];
+  byId("subtitle").textContent = problems.join(", ");
   const best = known.reduce((a, b) => (lossOf(b) < lossOf(a) ? b : a), known[0]);
-  byId("verdict").textContent = best ? `The lowest loss U at the end is that of ${best.label}: ${best.numbers[0].value}.` : "None of the runs has a record to show.";
+  byId("verdict").textContent = problems.length > 1 ? "The runs are of different problems, so their losses do not compare."
+    : best ? `The lowest loss U at the end is that of ${best.label}: ${best.numbers[0].value}.` : "None of the runs has a record to show.";
   const labels = [...new Set(runs.flatMap((run) => run.numbers.map((one) => one.label)))];
-  const rows = runs.map((run) => [run.label, run.problem, run.algorithm, run.state,
+  const rows = runs.map((run) => [run.label, ...(problems.length > 1 ? [run.problem] : []), run.algorithm, run.state,
     ...labels.map((label) => (run.numbers.find((one) => one.label === label) || { value: "–" }).value)]);
-  piece(byId("top"), "table", rows, () => tableOf(["run", "problem", "algorithm", "state", ...labels], rows, "The runs"));
+  piece(byId("top"), "table", rows, () => tableOf(["run", ...(problems.length > 1 ? ["problem"] : []), "algorithm", "state", ...labels], rows, "The runs"));
   const rest = byId("rest");
   piece(rest, "settings", runs.map((run) => run.settings), () => section("Settings", differences(runs)));
   runs.forEach((run, place) => piece(rest, "run " + place, [run.verdict, run.notes, run.commands, run.outputs, run.images], () => {
@@ -158,16 +163,16 @@ function lossOf(run) {
   return known.length ? known[known.length - 1] : Infinity;
 }
 
-// Settings in which the runs differ come first and stand out.
+// Settings in which the runs differ, and under a heading to open those in which they do not.
 function differences(runs) {
   const tables = runs.map((run) => new Map(run.settings));
   const names = [...new Set(tables.flatMap((table) => [...table.keys()]))];
   const differs = (name) => new Set(tables.map((table) => table.get(name))).size > 1;
-  const rows = [...names.filter(differs), ...names.filter((name) => !differs(name))]
-    .map((name) => [name, ...tables.map((table) => table.get(name) ?? "–")]);
-  const node = tableOf(["setting", ...runs.map((run) => run.label)], rows, "Settings of the runs");
-  node.querySelectorAll("tbody tr").forEach((line, i) => { if (i < names.filter(differs).length) line.className = "differs"; });
-  return node;
+  const part = (chosenNames, title) => tableOf(["setting", ...runs.map((run) => run.label)],
+    chosenNames.map((name) => [name, ...tables.map((table) => table.get(name) ?? "–")]), title);
+  const same = names.filter((name) => !differs(name)), other = names.filter(differs);
+  const first = other.length ? part(other, "Settings that differ") : element("p", {}, "All settings are the same.");
+  return element("div", {}, first, element("details", {}, element("summary", {}, "Settings that are the same"), part(same, "Settings that are the same")));
 }
 
 function drawIndex() {

@@ -28,10 +28,19 @@ function commandsOf(commands) {
   return list;
 }
 
+// Rows of name and value; those of algorithm.sigma, algorithm.n_s, ... stand under the heading "algorithm".
 function keyTable(rows, name) {
   const body = element("tbody");
-  for (const [key, value] of rows) {
-    body.append(element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, value)));
+  const alone = rows.filter(([key]) => !key.includes("."));
+  const grouped = rows.filter(([key]) => key.includes("."));
+  let group = "";
+  for (const [key, value] of [...alone, ...grouped]) {
+    const dot = key.indexOf(".");
+    if (dot >= 0 && key.slice(0, dot) !== group) {
+      group = key.slice(0, dot);
+      body.append(element("tr", { class: "group" }, element("th", { scope: "rowgroup", colspan: "2" }, group)));
+    }
+    body.append(element("tr", {}, element("th", { scope: "row" }, key.slice(dot + 1)), element("td", {}, value)));
   }
   return element("table", { class: "keys", "aria-label": name }, body);
 }
@@ -75,7 +84,7 @@ function imagesOf(images) {
   const left = element("figure", { class: "card" }, element("figcaption", {}, element("span", { class: "name" }, "Confusion matrix")), matrixOf(images));
   const both = element("div", { class: "grid" }, left);
   if (images.wrong.length) both.append(wrongOf(images));
-  return element("div", {}, element("p", {}, words), both);
+  return element("div", {}, element("p", { class: "lead" }, words), both);
 }
 
 function wrongOf(images) {

@@ -1,0 +1,186 @@
+"""What a page says of a run, whatever state the run is in."""
+
+import json
+import shutil
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gradless as gl
+from gradless.records import Metrics, RunDirectory, RunError, list_checkpoints
+from gradless.report import RunView
+from gradless.report.numbers import count, duration, flat_rows
+from gradless.report.verdict import ENDS, state_of
+
+
+def facts(path, **flags):
+    found = RunView(path, **flags).facts()
+    json.dumps(found)  # plain values all through
+    return found
+
+
+def change_settings(path, change):
+    table = json.loads((path / "settings.json").read_text())
+    change(table["settings"])
+    (path / "settings.json").write_text(json.dumps(table))
+
+
+def test_a_finished_run(bowl_run):
+    found = facts(bowl_run)
+    rows = list(Metrics(bowl_run / "metrics.jsonl").rows())
+    assert (found["name"], found["state"], found["step"], found["algorithm"]) == ("bowl", "ended", 60, "aMC")
+    assert found["verdict"].startswith(
+        f"Adaptive Monte Carlo took the loss U from 3 to {rows[-1]['loss']:.4g} in 60 steps"
+    )
+    assert found["verdict"].endswith("All steps are done.")
+    assert found["notes"] == []
+    assert [one["name"] for one in found["curves"]["series"]] == ["loss", "acceptance", "sigma"]
+    assert found["curves"]["x"]["step"] == [row["step"] for row in rows]
+    assert ["algorithm.n_s", "5"] in found["settings"]
+
+
+def test_the_acceptance_it_tells_is_that_of_the_result(tmp_path):
+    result = gl.train(gl.metropolis(sigma=0.1), lambda x: x @ x, np.ones(3), steps=100, run=tmp_path / "run")
+    numbers = {one["label"]: one["value"] for one in facts(tmp_path / "run")["numbers"]}
+    assert numbers["acceptance A"] == f"{result.acceptance:.4g}"
+    assert numbers["loss U"] == f"{result.loss:.4g}"
+
+
+def test_chains(case_named):
+    case = case_named("amc chains")
+    found = facts(case.whole)
+    assert found["num_chains"] == 3
+    assert "in 3 chains" in found["verdict"]
+    assert "median; " in found["verdict"]
+    assert [row[0] for row in found["chains"]] == ["chain", "0", "1", "2"]
+    assert len(found["curves"]["series"][0]["chains"]) == 3
+
+
+def test_a_run_that_someone_holds_is_running_and_then_stopped(bowl_copy):
+    change_settings(bowl_copy, lambda settings: settings["plan"].update(steps=500))
+    view = RunView(bowl_copy)
+    before = view.stamp()
+    with RunDirectory.resume(bowl_copy):
+        assert view.stamp() != before
+        found = view.facts()
+        assert (found["state"], found["steps"]) == ("running", 500)
+        assert "still running, at step 60 of 500" in found["verdict"]
+    found = view.facts()
+    assert found["state"] == "stopped"
+    assert "stands at step 60 of 500" in found["verdict"]
+
+
+def test_a_view_follows_a_run_that_is_resumed(bowl_copy):
+    view = RunView(bowl_copy)
+    assert view.facts()["step"] == 60
+    before = view.stamp()
+    gl.resume(bowl_copy, steps=90, loss=lambda x: jnp.sum(x**2), params=np.ones(3, np.float32))
+    assert view.stamp() != before
+    assert view.facts()["step"] == 90
+
+
+def test_an_empty_run(bowl_copy):
+    (bowl_copy / "metrics.jsonl").write_bytes(b"")
+    for path in list_checkpoints(bowl_copy / "checkpoints"):
+        path.unlink()
+    found = facts(bowl_copy)
+    assert (found["state"], found["step"], found["numbers"], found["curves"]["series"]) == ("empty", None, [], [])
+    assert found["verdict"] == "There is no record to show: it ended before its first record."
+
+
+def test_a_diverged_run_says_so_and_what_the_loss_was_before(tmp_path):
+    step_out = gl.gradient_descent(learning_rate=1.5)
+    gl.train(step_out, lambda x: jnp.sum(x**2), np.ones(3, np.float32), steps=500, run=tmp_path / "run")
+    found = facts(tmp_path / "run")
+    assert found["state"] == "ended"
+    assert found["verdict"].endswith("It diverged: the loss is no longer a number.")
+    assert [one["name"] for one in found["curves"]["series"]] == ["loss"]  # no acceptance of a gradient step
+
+
+def test_a_frozen_run_says_so(tmp_path):
+    flat = {"stop_when_frozen": True, "record_every": 10, "steps": 100_000}
+    algorithm = gl.amc(sigma=1e-3, n_s=1)
+    with pytest.warns(UserWarning, match="frozen"):
+        gl.train(algorithm, lambda x: jnp.sum((x - 7) ** 2), np.full(2, 7.5, np.float32), run=tmp_path / "run", **flat)
+    found = facts(tmp_path / "run")
+    assert found["state"] == "ended"
+    assert "It froze" in found["verdict"]
+    assert any(words.startswith("Frozen: sigma") for words in found["notes"])
+
+
+def test_proposals_that_were_no_numbers_are_told(tmp_path):
+    rough = gl.metropolis(sigma=1.0)
+    gl.train(rough, lambda x: jnp.sum(jnp.log(x)), np.full(3, 0.1), steps=50, run=tmp_path / "run")
+    assert any("loss was not a number" in words for words in facts(tmp_path / "run")["notes"])
+
+
+def test_damage_is_told_and_the_rest_is_shown(bowl_copy):
+    lines = (bowl_copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    lines[3] = b"{garbage\n"
+    (bowl_copy / "metrics.jsonl").write_bytes(b"".join(lines) + b'{"step":61')
+    for path in list_checkpoints(bowl_copy / "checkpoints"):
+        path.write_bytes(b"no checkpoint")
+    before = sorted(path.name for path in (bowl_copy / "checkpoints").iterdir())
+    found = facts(bowl_copy)
+    assert any("no readable checkpoint" in words for words in found["notes"])
+    assert any("1 damaged or unlike lines" in words for words in found["notes"])
+    assert len(found["curves"]["x"]["step"]) == len(lines) - 1
+    assert sorted(path.name for path in (bowl_copy / "checkpoints").iterdir()) == before
+
+
+def test_code_that_a_run_names_is_not_run_without_trust(bowl_copy, tmp_path, monkeypatch):
+    (tmp_path / "trap_for_reports.py").write_text("raise SystemExit('it ran')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    change_settings(bowl_copy, lambda settings: settings.update(problem="trap_for_reports:x"))
+    reason = facts(bowl_copy)["no_nets"]["reason"]
+    assert reason == (
+        "What the net says cannot be shown: that would run the code of trap_for_reports:x; if you know it, give --trust."
+    )
+    assert "it ran" in facts(bowl_copy, trust=True)["no_nets"]["reason"]
+
+
+def test_a_data_set_that_is_not_here_is_not_fetched(bowl_copy, monkeypatch):
+    monkeypatch.setattr("gradless.data.mnist.is_here", lambda folder: False)
+    change_settings(bowl_copy, lambda settings: settings.update(problem="mnist", options={}))
+    assert "MNIST is not on this machine" in facts(bowl_copy)["no_nets"]["reason"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.update(algorithm="x", plan=7, problem=["a"], options=3),
+        lambda s: s.update(algorithm={"name": 5, "sigma": [{}, "x"]}, sweep="yes", problem="digits"),
+        lambda s: s.update(plan={"steps": "many", "chains": {}, "batches": []}, environment=None),
+        lambda s: [s.pop(name) for name in list(s)],
+        lambda s: s.update(optimize=[1], sitting=2),
+    ],
+)
+def test_settings_that_nobody_of_ours_wrote_still_make_a_page(bowl_copy, change):
+    change_settings(bowl_copy, change)
+    assert facts(bowl_copy)["verdict"]
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path, bowl_copy):
+    with pytest.raises(RunError, match="holds no gradless run"):
+        facts(tmp_path)
+    shutil.rmtree(bowl_copy)
+    with pytest.raises(RunError, match="is not a folder"):
+        facts(bowl_copy)
+
+
+@pytest.mark.parametrize(("status", "words"), ENDS.items())
+def test_why_a_run_ended(status, words):
+    assert state_of(False, 10, {"steps": 20}, [status, status]) == ("ended", words)
+    assert state_of(False, 10, {"steps": 20}, [status, 0]).word == "stopped"
+    assert state_of(False, 20, {"steps": 20}, []) == ("ended", "all steps are done")
+    assert state_of(True, None, {}, []).reason == "it is still running, without a record yet"
+
+
+def test_numbers_as_people_say_them():
+    assert [count(number) for number in (7, 12_345, 1.5e6, 2e9)] == ["7", "12,345", "1.5 million", "2 billion"]
+    assert [duration(seconds) for seconds in (3, 600, 7200)] == ["3 s", "10 min", "2 h"]
+    nested = {"a": {"b": [1, 2], "c": None}, "d": True, "e": {}}
+    assert flat_rows(nested) == [["a.b", "1, 2"], ["a.c", "none"], ["d", "yes"], ["e", "none"]]
