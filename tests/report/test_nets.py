@@ -26,7 +26,7 @@ def double():
 
 def trained(name, path, options=None, **plan):
     problem = make_problem(name, options or {})
-    algorithm = gl.amc(**problem.algorithms["amc"])
+    algorithm = gl.metropolis(sigma=1e-2)
     plan = Plan(**{"precision": problem.precision} | plan)
     session = start_problem(problem, algorithm, plan, run=path, about={"problem": name, "options": options or {}})
     session.go()

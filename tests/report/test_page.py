@@ -107,12 +107,9 @@ def test_a_link_is_replaced_and_what_it_points_to_is_not_touched(bowl_run, tmp_p
 
 
 def test_a_page_of_a_long_run_stays_small(bowl_copy, tmp_path):
-    row = (bowl_copy / "metrics.jsonl").read_text().splitlines()[-1]
-    with (bowl_copy / "metrics.jsonl").open("w") as file:
-        for step in range(20_000):
-            file.write(
-                row.replace('"step":60', f'"step":{step}').replace('"loss":', f'"loss":{1 + step % 977}.') + "\n"
-            )
+    row = json.loads((bowl_copy / "metrics.jsonl").read_text().splitlines()[-1])
+    rows = [json.dumps(row | {"step": step, "loss": 1 + step % 977}) for step in range(20_000)]
+    (bowl_copy / "metrics.jsonl").write_text("\n".join(rows) + "\n")
     path = write_report([bowl_copy], tmp_path / "report.html")
     assert path.stat().st_size < 150_000
     loss = data_of(path.read_text())["runs"][0]["curves"]["series"][0]["y"]

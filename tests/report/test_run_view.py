@@ -131,13 +131,13 @@ def test_damage_is_told_and_the_rest_is_shown(bowl_copy):
 
 
 def test_code_that_a_run_names_is_not_run_without_trust(bowl_copy, tmp_path, monkeypatch):
-    (tmp_path / "trap_for_reports.py").write_text("raise SystemExit('it ran')")
+    (tmp_path / "trap_of_a_run.py").write_text("raise SystemExit('it ran')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    change_settings(bowl_copy, lambda settings: settings.update(problem="trap_for_reports:x"))
+    change_settings(bowl_copy, lambda settings: settings.update(problem="trap_of_a_run:x"))
     reason = facts(bowl_copy)["no_nets"]["reason"]
     assert reason == (
-        "What the net says cannot be shown: that would run the code of trap_for_reports:x; if you know it, give --trust."
+        "What the net says cannot be shown: that would run the code of trap_of_a_run:x; if you know it, give --trust."
     )
     assert "it ran" in facts(bowl_copy, trust=True)["no_nets"]["reason"]
 
