@@ -45,14 +45,17 @@ def _again(problem: str, settings: dict[str, Any]) -> str | None:
     words = ["gradless", "sweep" if swept else "train", problem]
     words += _flags(_table(settings.get("options")))
     flags: dict[str, Any] = {"algorithm": algorithm.get("name")}
+    num_points = 1  # of the grid of a sweep
     for name in ALGORITHM_FLAGS:
         value = algorithm.get(name)
         if isinstance(value, list):
             if name not in swept:
                 return None
-            value = ",".join(f"{number:g}" for number in dict.fromkeys(value))
+            points = list(dict.fromkeys(value))
+            num_points *= len(points)
+            value = ",".join(map(_word, points))
         if isinstance(value, dict):
-            value = f"{value.get('start')}:{value.get('end')}"
+            value = f"{_word(value.get('start'))}:{_word(value.get('end'))}"
         if isinstance(value, str) and ":" in value and name != "temperature":
             return None
         flags[name] = value
@@ -63,8 +66,8 @@ def _again(problem: str, settings: dict[str, Any]) -> str | None:
     flags |= {name: plan.get(name) for name in PLAN_FLAGS} | _batches(_table(plan.get("batches")))
     flags["stop_when_frozen"] = plan.get("stop_when_frozen") or None
     chains = plan.get("chains")
-    if not swept and isinstance(chains, list) and len(chains) > 1:
-        flags["chains"] = len(chains)
+    if isinstance(chains, list) and len(chains) > num_points:
+        flags |= {"seeds": len(chains) // num_points} if swept else {"chains": len(chains)}
     return shlex.join([*words, *_flags(flags)])
 
 
@@ -82,8 +85,13 @@ def _flags(values: dict[str, Any]) -> list[str]:
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         elif value is not None:
-            words += [f"--{flag}", f"{value:g}" if isinstance(value, float) else str(value)]
+            words += [f"--{flag}", _word(value)]
     return words
+
+
+def _word(value: Any) -> str:
+    """Return a value as one types it, to its last digit."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else str(value)
 
 
 def _table(value: Any) -> dict[str, Any]:

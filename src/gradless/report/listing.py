@@ -15,8 +15,10 @@ def is_run(path: Path) -> bool:
 
 def runs_of(path: Path) -> list[Path]:
     """Return the folder itself if it is a run, else the runs in it; a RunError if there are none."""
-    if is_run(path) or not path.is_dir():
+    if is_run(path):
         return [path]
+    if not path.is_dir():
+        raise RunError(f"{path} is not a folder: give the folder of a run, or a folder with runs in it")
     found = find_runs(path)
     if not found:
         raise RunError(f"{path} holds no gradless run: give the folder of a run, or a folder with runs in it")

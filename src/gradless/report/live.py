@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from gradless.records import RunError
-from gradless.report.listing import is_run
+from gradless.report.listing import is_run, runs_of
 from gradless.report.page import asset, page, policy, script_text
 from gradless.report.watched import WatchedFolder, WatchedRun, event
 
@@ -53,8 +53,7 @@ class LiveServer(ThreadingHTTPServer):
 
     def __init__(self, path: str | Path, port: int = 0, trust: bool = False) -> None:
         path = Path(path)
-        if not path.is_dir():
-            raise RunError(f"{path} is not a folder: give the folder of a run, or a folder with runs in it")
+        runs_of(path)  # refuses what holds no run
         self.folder = None if is_run(path) else WatchedFolder(path, trust)
         self.home: Watched = self.folder or WatchedRun(path, trust, {"live": "/events"})
         self.stopping = threading.Event()
