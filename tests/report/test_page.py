@@ -11,7 +11,7 @@ import pytest
 from gradless.records import RunError
 from gradless.report import RunView, write_report
 from gradless.report.listing import find_runs, runs_of
-from gradless.report.page import SCRIPTS, asset, embedded, page
+from gradless.report.page import SCRIPTS, STYLES, asset, embedded, page
 
 EVIL = "</script><script>alert(1)</script>&amp;\u2028\u2029<!--"
 
@@ -130,5 +130,5 @@ def test_a_folder_of_runs_stands_for_all_of_them_but_no_link_is_followed(bowl_ru
 
 
 def test_a_wheel_holds_the_files_of_the_page():
-    for name in (*SCRIPTS, "page.html", "style.css"):
+    for name in (*SCRIPTS, *STYLES, "page.html"):
         assert asset(name)

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from gradless.records import RunError
 from gradless.report.listing import is_run, runs_of
-from gradless.report.page import asset, page, policy, script_text
+from gradless.report.page import page, policy
 from gradless.report.watched import WatchedFolder, WatchedRun, event
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -172,8 +172,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(length))
         for name, value in HEADERS.items():
             self.send_header(name, value)
-        rules = policy(script_text(), asset("style.css"), "'self'")
-        self.send_header("Content-Security-Policy", f"{rules}; frame-ancestors 'none'")
+        self.send_header("Content-Security-Policy", f"{policy(is_live=True)}; frame-ancestors 'none'")
         self.send_header("Connection", "close")
         self.end_headers()
 

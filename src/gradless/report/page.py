@@ -15,7 +15,8 @@ from gradless.records import RunError, write_atomic
 from gradless.report.run_view import RunView
 
 GENERATOR = "gradless report"
-SCRIPTS = ("scales.js", "chart.js", "sections.js", "page.js")
+SCRIPTS = ("scales.js", "lines.js", "chart.js", "curves.js", "sections.js", "page.js")
+STYLES = ("base.css", "chart.css", "parts.css", "media.css")
 MARK_BYTES = 4096  # of the beginning of a file, in which a page of ours says so
 
 
@@ -49,10 +50,9 @@ def is_ours(path: Path) -> bool:
 
 def page(data: dict[str, Any]) -> bytes:
     """Return the page that shows `data`: {"runs": [facts, ...]} or {"index": [rows]}; live where it says so."""
-    script, style = script_text(), asset("style.css")
-    connect = "'self'" if data.get("live") else "'none'"
+    script, style = joined(SCRIPTS), joined(STYLES)
     fields = {
-        "policy": policy(script, style, connect),
+        "policy": policy(is_live="live" in data),
         "generator": GENERATOR,
         "title": html.escape(title(data)),
         "verdict": html.escape(summary(data)),
@@ -65,13 +65,13 @@ def page(data: dict[str, Any]) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def policy(script: str, style: str, connect: str = "'none'") -> str:
+def policy(is_live: bool) -> str:
     """Return the content security policy: this script, this style, and nothing else."""
     parts = {
         "default-src": "'none'",
-        "script-src": _digest(script),
-        "style-src": _digest(style),
-        "connect-src": connect,
+        "script-src": _digest(joined(SCRIPTS)),
+        "style-src": _digest(joined(STYLES)),
+        "connect-src": "'self'" if is_live else "'none'",
         "base-uri": "'none'",
         "form-action": "'none'",
         "require-trusted-types-for": "'script'",
@@ -120,9 +120,9 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def script_text() -> str:
-    """Return the scripts of the page, one after the other."""
-    return "\n".join(asset(name) for name in SCRIPTS)
+def joined(names: tuple[str, ...]) -> str:
+    """Return files of the page, one after the other."""
+    return "\n".join(asset(name) for name in names)
 
 
 @cache

@@ -8,13 +8,21 @@ function isNumber(value) {
 // Returns {at, ticks, isLog}; `at` takes a value to a place between `from` and `to`, or to null.
 function makeScale(low, high, from, to, isLog) {
   if (isLog) {
-    if (!(low < high)) { low /= 2; high *= 2; }
-    const a = Math.log10(low), b = Math.log10(high);
-    const at = (v) => (v > 0 ? from + (Math.log10(v) - a) / (b - a) * (to - from) : null);
+    if (!(low < high)) {
+      low /= 2;
+      high *= 2;
+    }
+    const a = Math.log10(low),
+      b = Math.log10(high);
+    const at = (v) => (v > 0 ? from + ((Math.log10(v) - a) / (b - a)) * (to - from) : null);
     return { at, ticks: logTicks(low, high), isLog };
   }
-  if (!(low < high)) { const gap = Math.abs(low) * 0.1 || 1; low -= gap; high += gap; }
-  const at = (v) => from + (v - low) / (high - low) * (to - from);
+  if (!(low < high)) {
+    const gap = Math.abs(low) * 0.1 || 1;
+    low -= gap;
+    high += gap;
+  }
+  const at = (v) => from + ((v - low) / (high - low)) * (to - from);
   return { at, ticks: linearTicks(low, high, Math.abs(to - from) > 420 ? 7 : 5), isLog };
 }
 
@@ -30,7 +38,8 @@ function linearTicks(low, high, number) {
 }
 
 function logTicks(low, high) {
-  const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
+  const first = Math.floor(Math.log10(low)),
+    last = Math.ceil(Math.log10(high));
   const decades = Math.log10(high / low);
   const every = Math.max(1, Math.ceil(decades / 6));
   const factors = decades < 1.2 ? [1, 2, 3, 5] : decades < 2.5 ? [1, 3] : [1];

@@ -49,10 +49,21 @@ function outputsOf(outputs) {
   const parent = element("div", { class: "wide" });
   const several = outputs.nets.length > 1;
   const lines = [{ label: "target", x: outputs.x, y: outputs.target, slot: 7, isTarget: true }];
-  lines.push({ label: several ? "best chain" : "net", x: outputs.x, y: outputs.nets[0], thin: outputs.nets.slice(1), slot: 0 });
+  lines.push({
+    label: several ? "best chain" : "net",
+    x: outputs.x,
+    y: outputs.nets[0],
+    thin: outputs.nets.slice(1),
+    slot: 0,
+  });
   new Chart(parent).update({
-    title: `Output of the net at step ${outputs.step.toLocaleString("en")}`, xLabel: "input θ", xName: "θ", yLabel: "output",
-    lines, xLog: false, yLog: false, height: 320,
+    title: `Output of the net at step ${outputs.step.toLocaleString("en")}`,
+    xLabel: "input θ",
+    xName: "θ",
+    lines,
+    xLog: false,
+    yLog: false,
+    height: 320,
   });
   return parent;
 }
@@ -67,21 +78,39 @@ function matrixOf(images) {
   images.matrix.forEach((row, i) => {
     const line = element("tr", {}, element("th", { scope: "row" }, String(i)));
     row.forEach((count, k) => {
-      const cell = element("td", { class: i === k ? "right" : count ? "wrong" : "none" }, count ? String(count) : "·");
-      if (i !== k && count) cell.style.setProperty("--strength", (0.18 + 0.82 * count / most).toFixed(2));
+      const cell = element(
+        "td",
+        { class: i === k ? "right" : count ? "wrong" : "none" },
+        count ? String(count) : "·",
+      );
+      if (i !== k && count) cell.style.setProperty("--strength", (0.18 + (0.82 * count) / most).toFixed(2));
       line.append(cell);
     });
     body.append(line);
   });
-  const table = element("table", { class: "matrix", "aria-label": "Confusion matrix" }, element("thead", {}, head), body);
+  const table = element(
+    "table",
+    { class: "matrix", "aria-label": "Confusion matrix" },
+    element("thead", {}, head),
+    body,
+  );
   return element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Confusion matrix" }, table);
 }
 
 function imagesOf(images) {
-  const part = images.number < images.total ? ` (the first ${images.number.toLocaleString("en")} of ${images.total.toLocaleString("en")})` : "";
-  const words = `At step ${images.step.toLocaleString("en")} the best net takes ${images.num_wrong.toLocaleString("en")} of ` +
+  const part =
+    images.number < images.total
+      ? ` (the first ${images.number.toLocaleString("en")} of ${images.total.toLocaleString("en")})`
+      : "";
+  const words =
+    `At step ${images.step.toLocaleString("en")} the best net takes ${images.num_wrong.toLocaleString("en")} of ` +
     `${images.number.toLocaleString("en")} test images${part} for something else.`;
-  const left = element("figure", { class: "card" }, element("figcaption", {}, element("span", { class: "name" }, "Confusion matrix")), matrixOf(images));
+  const left = element(
+    "figure",
+    { class: "card" },
+    element("figcaption", {}, element("span", { class: "name" }, "Confusion matrix")),
+    matrixOf(images),
+  );
   const both = element("div", { class: "grid" }, left);
   if (images.wrong.length) both.append(wrongOf(images));
   return element("div", {}, element("p", { class: "lead" }, words), both);
@@ -91,7 +120,13 @@ function wrongOf(images) {
   const list = element("ul", { class: "pictures" });
   for (const one of images.wrong) {
     const words = `A ${one.label} taken for a ${one.taken}`;
-    const canvas = element("canvas", { width: images.side, height: images.side, role: "img", "aria-label": words, title: words });
+    const canvas = element("canvas", {
+      width: images.side,
+      height: images.side,
+      role: "img",
+      "aria-label": words,
+      title: words,
+    });
     paint(canvas, one.pixels, images.side);
     list.append(element("li", {}, canvas, element("span", { "aria-hidden": "true" }, `${one.label} → ${one.taken}`)));
   }
@@ -101,7 +136,9 @@ function wrongOf(images) {
 }
 
 function paint(canvas, pixels, side) {
-  const bytes = atob(pixels), context = canvas.getContext("2d"), image = context.createImageData(side, side);
+  const bytes = atob(pixels),
+    context = canvas.getContext("2d"),
+    image = context.createImageData(side, side);
   for (let i = 0; i < side * side; i++) {
     const shade = 255 - bytes.charCodeAt(i);
     image.data.set([shade, shade, shade, 255], 4 * i);
@@ -114,14 +151,19 @@ function partsOf(run) {
   const parts = [];
   if (run.outputs) parts.push(["What the net says", run.outputs, () => outputsOf(run.outputs)]);
   if (run.images) parts.push(["What the net says", run.images, () => imagesOf(run.images)]);
-  if (run.no_nets) parts.push(["What the net says", run.no_nets, () => element("p", { class: "note" }, run.no_nets.reason)]);
+  if (run.no_nets)
+    parts.push(["What the net says", run.no_nets, () => element("p", { class: "note" }, run.no_nets.reason)]);
   if (run.chains.length) {
     parts.push(["Chains", run.chains, () => tableOf(run.chains[0], run.chains.slice(1), "Chains")]);
   }
-  parts.push(["Again", run.commands, () => commandsOf(run.commands)]);
-  const both = () => element("div", { class: "grid" },
-    element("div", { class: "card" }, element("h3", {}, "Settings"), keyTable(run.settings, "Settings")),
-    element("div", { class: "card" }, element("h3", {}, "Environment"), keyTable(run.environment, "Environment")));
+  parts.push(["Make it again, or go on", run.commands, () => commandsOf(run.commands)]);
+  const both = () =>
+    element(
+      "div",
+      { class: "grid" },
+      element("div", { class: "card" }, element("h3", {}, "Settings"), keyTable(run.settings, "Settings")),
+      element("div", { class: "card" }, element("h3", {}, "Environment"), keyTable(run.environment, "Environment")),
+    );
   parts.push(["Settings and environment", [run.settings, run.environment], both]);
   return parts;
 }
