@@ -236,7 +236,7 @@ class Going(threading.Thread):
     """A run that goes on in the background until it is told to stop."""
 
     def __init__(self, train, **settings):
-        super().__init__()
+        super().__init__(daemon=True)
         self.stopping = threading.Event()
         self.train, self.settings = train, settings
 
@@ -248,7 +248,10 @@ class Going(threading.Thread):
         if self.stopping.wait(0.02):
             raise Stop
 
-    def stop(self):
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *_):
         self.stopping.set()
         self.join(PATIENCE)
 
@@ -257,28 +260,24 @@ def test_the_live_page_follows_a_run_that_goes_stops_is_resumed_and_deleted(brow
     run = tmp_path / "runs" / "going"
     start = np.ones(30, np.float32)
     settings = {"loss": bowl, "params": start, "run": run}
-    going = Going(gl.train, algorithm=gl.metropolis(sigma=1e-3), steps=10**8, record_every=200, **settings)
-    going.start()
-    wait(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 1000)
-    with LiveServer(run) as server, serving(server):
-        browser.get(server.address)
-        assert texts(browser, "#state") == ["running"]
-        assert "Live. Last record" in texts(browser, "#footer")[0]
-        numbers, line = (
-            texts(browser, ".tiles dd"),
-            js(browser, "document.querySelector('path.line').getAttribute('d')"),
-        )
-        js(browser, "window.isTheSamePage = true")
-        wait(lambda: texts(browser, ".tiles dd") != numbers)
-        wait(lambda: js(browser, "document.querySelector('path.line').getAttribute('d')") != line)
-        going.stop()
+    number, line = ".tiles dd", "document.querySelector('path.line').getAttribute('d')"
+    with contextlib.ExitStack() as stack:
+        with Going(gl.train, algorithm=gl.metropolis(sigma=1e-3), steps=10**8, record_every=200, **settings):
+            wait(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 1000)
+            server = stack.enter_context(LiveServer(run))
+            stack.enter_context(serving(server))
+            browser.get(server.address)
+            js(browser, "window.isTheSamePage = true")
+            assert texts(browser, "#state") == ["running"]
+            assert "Live. Last record" in texts(browser, "#footer")[0]
+            before = texts(browser, number), js(browser, line)
+            wait(lambda: texts(browser, number) != before[0])
+            wait(lambda: js(browser, line) != before[1])
         wait(lambda: texts(browser, "#state") == ["stopped"])
-        steps = texts(browser, "#verdict")
-        again = Going(gl.resume, steps=10**8, **settings)
-        again.start()
-        wait(lambda: texts(browser, "#state") == ["running"])
-        wait(lambda: texts(browser, "#verdict") != steps)
-        again.stop()
+        before = texts(browser, "#verdict")
+        with Going(gl.resume, steps=10**8, **settings):
+            wait(lambda: texts(browser, "#state") == ["running"])
+            wait(lambda: texts(browser, "#verdict") != before)
         shutil.rmtree(run)
         wait(lambda: texts(browser, "#state") == ["gone"])
         assert "is not a folder" in texts(browser, "#trouble")[0]

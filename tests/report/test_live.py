@@ -6,17 +6,21 @@ import os
 import shutil
 import socket
 import threading
+import time
 
 import pytest
 
 from gradless.records import Metrics, RunDirectory, RunError
 from gradless.report.live import LiveServer
 
+PATIENCE = 60.0  # seconds, on a busy machine
+
 
 @pytest.fixture
 def serve(monkeypatch):
     """Serve a folder until the test ends."""
     monkeypatch.setattr("gradless.report.live.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("gradless.report.live.BEAT_SECONDS", 1.0)
     servers = []
 
     def start(path):
@@ -60,7 +64,9 @@ class Events:
 
     def next(self):
         """Wait for the next event; None when the stream has ended."""
+        until = time.monotonic() + PATIENCE
         while line := self.answer.readline():
+            assert time.monotonic() < until
             if line.startswith(b"data: "):
                 return json.loads(line[6:])
         return None
