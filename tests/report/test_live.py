@@ -125,7 +125,8 @@ def test_other_hosts_are_refused(serve, bowl_run, host, path):
 
 def test_other_sites_are_refused_but_a_link_may_lead_here(serve, bowl_run):
     server = serve(bowl_run)
-    assert ask(server, "/events", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="cors")[0] == 421
+    for site in ("cross-site", "same-site"):
+        assert ask(server, "/events", Sec_Fetch_Site=site, Sec_Fetch_Mode="cors")[0] == 421
     assert ask(server, Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")[0] == 200
 
 

@@ -1,8 +1,11 @@
 """What a page says of a run, whatever state the run is in."""
 
 import json
+import os
 import shutil
+import socket
 import sys
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -54,7 +57,8 @@ def test_chains(case_named):
     assert found["num_chains"] == 3
     assert "in 3 chains" in found["verdict"]
     assert "median; " in found["verdict"]
-    assert [row[0] for row in found["chains"]] == ["chain", "0", "1", "2"]
+    assert found["chains"][0] == ["chain", "sigma", "loss", "error", "at the end: sigma", "acceptance"]
+    assert [row[:2] for row in found["chains"][1:]] == [["0", "0.1"], ["1", "0.2"], ["2", "0.3"]]
     assert len(found["curves"]["series"][0]["chains"]) == 3
 
 
@@ -70,6 +74,26 @@ def test_a_run_that_someone_holds_is_running_and_then_stopped(bowl_copy):
     found = view.facts()
     assert found["state"] == "stopped"
     assert "stands at step 60 of 500" in found["verdict"]
+
+
+def test_a_run_of_another_machine_is_running_while_its_records_are_fresh(bowl_copy):
+    holder = {"pid": 1, "host": "another.example", "since": "2026-01-01"}
+    (bowl_copy / "run.lock").write_text(json.dumps(holder))
+    now = time.time()
+    os.utime(bowl_copy / "metrics.jsonl", (now, now))
+    assert facts(bowl_copy)["state"] == "running"
+    os.utime(bowl_copy / "metrics.jsonl", (now - 1000, now - 1000))
+    assert facts(bowl_copy)["state"] == "ended"
+    here = holder | {"pid": 2**22 + 1, "host": socket.gethostname()}  # beyond the greatest number of a process
+    (bowl_copy / "run.lock").write_text(json.dumps(here))
+    assert facts(bowl_copy)["state"] == "ended"
+
+
+def test_a_run_whose_last_step_has_no_record_has_ended_all_the_same(bowl_copy):
+    lines = (bowl_copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (bowl_copy / "metrics.jsonl").write_bytes(b"".join(lines[:-1]))
+    found = facts(bowl_copy)
+    assert (found["step"], found["state"]) == (60, "ended")
 
 
 def test_a_view_follows_a_run_that_is_resumed(bowl_copy):

@@ -4,7 +4,7 @@ from .accepted import AcceptedLog, Cover
 from .checkpoints import Checkpoint, list_checkpoints, load, load_newest, save
 from .durable import set_aside, write_atomic
 from .errors import DamagedError, NewerFormatError, RunError
-from .lock import RunLock, living_holder
+from .lock import RunLock, living_holder, read_holder
 from .metrics import Metrics
 from .recorder import Recorder
 from .run_directory import RunDirectory, next_run_path
@@ -27,6 +27,7 @@ __all__ = [
     "load",
     "load_newest",
     "next_run_path",
+    "read_holder",
     "save",
     "set_aside",
     "write_atomic",

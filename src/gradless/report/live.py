@@ -116,9 +116,8 @@ class Handler(BaseHTTPRequestHandler):
         port = self.server.server_address[1]
         hosts = self.headers.get_all("Host") or []
         is_here = len(hosts) == 1 and hosts[0].lower() in [f"{host}:{port}" for host in HOSTS]
-        is_foreign = (
-            self.headers.get("Sec-Fetch-Site") == "cross-site" and self.headers.get("Sec-Fetch-Mode") != "navigate"
-        )
+        site, mode = self.headers.get("Sec-Fetch-Site", "none"), self.headers.get("Sec-Fetch-Mode")
+        is_foreign = site not in ("none", "same-origin") and mode != "navigate"
         return is_here and not is_foreign
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:

@@ -61,16 +61,23 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
-def chain_rows(table: curves.Table) -> list[list[str]]:
-    """Return a header and one row per chain; nothing where there is only one."""
-    if num_chains(table) == 1:
+def chain_rows(table: curves.Table, algorithm: dict[str, Any]) -> list[list[str]]:
+    """Return a header and a row per chain, with the settings that differ among them; nothing of one chain alone."""
+    number = num_chains(table)
+    if number == 1:
         return []
-    names = ["loss", *curves.metric_names(table)]
-    columns = [curves.last_known(drawable(table[name])) for name in names]
-    columns.append(curves.overall_acceptance(table) if "acceptance" in table else np.full(len(columns[0]), np.nan))
-    columns.append(curves.last_known(table["sigma"]) if "sigma" in table else np.full(len(columns[0]), np.nan))
-    rows = [[str(place), *map(short, row)] for place, row in enumerate(zip(*columns, strict=True))]
-    return [["chain", *[name.replace("_", " ") for name in names], "acceptance", "sigma"], *rows[:MAX_CHAINS]]
+    own = {name: value for name, value in algorithm.items() if isinstance(value, list) and len(value) == number}
+    columns = {name: [str(one) for one in values] for name, values in own.items()}
+    columns |= {
+        "at the end: " + name if name in own else name: [short(one) for one in curves.last_known(drawable(table[name]))]
+        for name in ["loss", *curves.metric_names(table), "sigma"]
+        if name in table
+    }
+    if "acceptance" in table:
+        columns["acceptance"] = [short(one) for one in curves.overall_acceptance(table)]
+    rows = zip(*columns.values(), strict=True)
+    header = ["chain", *[name.replace("_", " ") for name in columns]]
+    return [header, *[[str(place), *row] for place, row in enumerate(rows)][:MAX_CHAINS]]
 
 
 def flat_rows(value: Any, name: str = "") -> list[list[str]]:

@@ -2,13 +2,24 @@
 
 import contextlib
 import os
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gradless.records import Checkpoint, RunDirectory, RunError, Tail, list_checkpoints, living_holder, load_newest
+from gradless.records import (
+    Checkpoint,
+    RunDirectory,
+    RunError,
+    Tail,
+    list_checkpoints,
+    living_holder,
+    load_newest,
+    read_holder,
+)
 from gradless.report import verdict
 from gradless.report.again import commands
 from gradless.report.curves import Table, curves, per_window
@@ -16,6 +27,7 @@ from gradless.report.numbers import MAX_TEXT, chain_rows, flat_rows, notes_on, n
 
 SHORT = {"mc": "MC", "amc": "aMC", "gd": "GD", "adam": "Adam"}
 GRADIENT = ("gd", "adam")
+FRESH_SECONDS = 120  # a run of another machine that has written within this time is taken to be running
 OF_MOVES = ("acceptance", "sigma", "nonfinite", "is_frozen")
 
 
@@ -33,6 +45,7 @@ class RunView:
         self._in_background = in_background
         self._tail = Tail(self.path / "metrics.jsonl")
         self._nets: dict[str, Any] = {}
+        self._num_answers = 0  # of the nets, so far
         self._asked: Any = None  # the checkpoint that the nets are of
         self._statuses: list[int] = []
         self._nets_notes: list[str] = []
@@ -41,8 +54,7 @@ class RunView:
     def stamp(self) -> tuple[Any, ...]:
         """Return what changes when the run does; cheap enough to ask for every second."""
         names = ("settings.json", "metrics.jsonl", "run.lock", "checkpoints")
-        is_held = living_holder(self.path / "run.lock") is not None
-        return (*(_stamp(self.path / name) for name in names), is_held, id(self._nets))
+        return (*(_stamp(self.path / name) for name in names), self._is_running(), self._num_answers)
 
     def outline(self) -> dict[str, Any]:
         """Return the line that a list has on the run; a RunError says why it cannot be shown."""
@@ -69,7 +81,7 @@ class RunView:
             "notes": [*notes, *notes_on(table)],
             "numbers": numbers(table),
             "curves": curves(table),
-            "chains": chain_rows(table),
+            "chains": chain_rows(table, _algorithm(settings)),
             **self._nets,
             "settings": flat_rows(settings),
             "environment": flat_rows(environment),
@@ -83,11 +95,10 @@ class RunView:
             changed = run.metrics_path.stat().st_mtime
         table = self._table(settings)
         plan = _goals(settings, table)
-        is_running = living_holder(self.path / "run.lock") is not None
-        step = int(table["step"][-1]) if self._tail.num_rows else None
-        state = verdict.state_of(is_running, step, plan, [])
+        step = self._step(table)
+        state = verdict.state_of(self._is_running(), step, plan, [])
         if state.word == "stopped":
-            state = verdict.state_of(is_running, step, plan, self._end_statuses())
+            state = verdict.state_of(False, step, plan, self._end_statuses())
         kind = _kind(settings)
         problem = settings.get("problem") or ("an outside program" if "optimize" in settings else "a Python loss")
         last = datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds")
@@ -102,6 +113,21 @@ class RunView:
             "last_record": None if step is None else last,
         }
         return outline, settings, table, state
+
+    def _is_running(self) -> bool:
+        """Return whether someone holds the run; of another machine's processes only fresh records tell."""
+        holder = read_holder(self.path / "run.lock")
+        if holder is None or holder["host"] == socket.gethostname():
+            return living_holder(self.path / "run.lock") is not None
+        stamp = _stamp(self.path / "metrics.jsonl")
+        return stamp is not None and time.time() - stamp[2] / 1e9 < FRESH_SECONDS
+
+    def _step(self, table: Table) -> int | None:
+        """Return how far the run has come: the last record, or a checkpoint after it."""
+        if not self._tail.num_rows:
+            return None
+        checkpoints = list_checkpoints(self.path / "checkpoints")[:1]
+        return max(int(table["step"][-1]), *[int(path.stem) for path in checkpoints], 0)
 
     def _table(self, settings: dict[str, Any]) -> Table:
         table = self._tail.table()
@@ -136,6 +162,7 @@ class RunView:
             from gradless.report.nets import net_facts
 
             self._nets = net_facts(self.path, settings, checkpoint, self._trust)
+            self._num_answers += 1
 
         if self._in_background:
             self.asking = threading.Thread(target=ask, daemon=True)
@@ -168,10 +195,12 @@ def _goals(settings: dict[str, Any], table: Table) -> dict[str, Any]:
     return {"steps": int(table["step"][-1]) if is_done else sitting.get("steps"), "time_budget": sitting.get("time")}
 
 
+def _algorithm(settings: dict[str, Any]) -> dict[str, Any]:
+    return _dict(settings.get("algorithm") or _dict(settings.get("optimize")).get("algorithm"))
+
+
 def _kind(settings: dict[str, Any]) -> str:
-    """Return the name of the algorithm."""
-    algorithm = settings.get("algorithm") or _dict(settings.get("optimize")).get("algorithm")
-    return str(_dict(algorithm).get("name", "unknown"))
+    return str(_algorithm(settings).get("name", "unknown"))
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Chart {
         shape(
           "text",
           { class: "tick", x: this.width / 2, y: height / 2, "text-anchor": "middle" },
-          "nothing to draw yet",
+          "nothing to draw on these axes",
         ),
       );
     } else {

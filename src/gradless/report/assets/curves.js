@@ -53,7 +53,7 @@ function controls(choose) {
 }
 
 function abscissaOf(run, unit) {
-  const x = run.curves.x[chosen.x] || run.curves.x.step || [];
+  const x = run.curves.x[chosen.x] || [];
   return chosen.x === "seconds" ? x.map((v) => (isNumber(v) ? v / unit[1] : null)) : x;
 }
 
