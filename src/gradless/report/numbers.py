@@ -67,7 +67,7 @@ def chain_rows(table: curves.Table, algorithm: dict[str, Any]) -> list[list[str]
     if number == 1:
         return []
     own = {name: value for name, value in algorithm.items() if isinstance(value, list) and len(value) == number}
-    columns = {name: [str(one) for one in values] for name, values in own.items()}
+    columns = {name: [short(one) if isinstance(one, float) else str(one) for one in own[name]] for name in own}
     columns |= {
         "at the end: " + name if name in own else name: [short(one) for one in curves.last_known(drawable(table[name]))]
         for name in ["loss", *curves.metric_names(table), "sigma"]

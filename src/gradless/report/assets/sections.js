@@ -97,13 +97,13 @@ function matrixOf(images) {
   return element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Confusion matrix" }, table);
 }
 
-function imagesOf(images) {
+function imagesOf(images, numChains) {
   const part =
     images.number < images.total
       ? ` (the first ${images.number.toLocaleString("en")} of ${images.total.toLocaleString("en")})`
       : "";
   const words =
-    `At step ${images.step.toLocaleString("en")} the best net takes ${images.num_wrong.toLocaleString("en")} of ` +
+    `At step ${images.step.toLocaleString("en")} ${numChains > 1 ? "the best net" : "the net"} takes ${images.num_wrong.toLocaleString("en")} of ` +
     `${images.number.toLocaleString("en")} test images${part} for something else.`;
   const left = element(
     "figure",
@@ -130,7 +130,10 @@ function wrongOf(images) {
     paint(canvas, one.pixels, images.side);
     list.append(element("li", {}, canvas, element("span", { "aria-hidden": "true" }, `${one.label} → ${one.taken}`)));
   }
-  const more = images.num_wrong > images.wrong.length ? ` (${images.wrong.length} of ${images.num_wrong})` : "";
+  const more =
+    images.num_wrong > images.wrong.length
+      ? ` (${images.wrong.length} of ${images.num_wrong.toLocaleString("en")})`
+      : "";
   const caption = element("figcaption", {}, element("span", { class: "name" }, "Taken for another" + more));
   return element("figure", { class: "card" }, caption, list);
 }
@@ -150,7 +153,7 @@ function paint(canvas, pixels, side) {
 function partsOf(run) {
   const parts = [];
   if (run.outputs) parts.push(["What the net says", run.outputs, () => outputsOf(run.outputs)]);
-  if (run.images) parts.push(["What the net says", run.images, () => imagesOf(run.images)]);
+  if (run.images) parts.push(["What the net says", run.images, () => imagesOf(run.images, run.num_chains)]);
   if (run.no_nets)
     parts.push(["What the net says", run.no_nets, () => element("p", { class: "note" }, run.no_nets.reason)]);
   if (run.chains.length) {
