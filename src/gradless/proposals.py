@@ -25,7 +25,7 @@ class Proposal(NamedTuple):
 
 def draw(key: Key, x: jax.Array, with_xi: bool) -> Noise:
     """Return the noise of one step; the same key gives the same `normal` at every temperature."""
-    key_move, key_decision = jax.random.split(key)
+    key_move, key_decision = threefry.split(key)
     normal = rounded(threefry.normal(key_move, x.shape, working_dtype(x)))
     xi = 1 - jax.random.uniform(key_decision, (), working_dtype(x)) if with_xi else None
     return Noise(normal, xi)

@@ -33,14 +33,33 @@ def threefry(key: tuple[jax.Array, jax.Array], counter: tuple[jax.Array, jax.Arr
     return x, y
 
 
+def fold_in(key: Key, number: jax.Array) -> Key:
+    """Return a new key from a key and a number: `jax.random.fold_in`."""
+    return _key(*threefry(_words_of(key), (jnp.zeros((), jnp.uint32), jnp.asarray(number).astype(jnp.uint32))))
+
+
+def split(key: Key) -> tuple[Key, Key]:
+    """Return two new keys: `jax.random.split`."""
+    zero, one = jnp.zeros((), jnp.uint32), jnp.ones((), jnp.uint32)
+    return _key(*threefry(_words_of(key), (zero, zero))), _key(*threefry(_words_of(key), (zero, one)))
+
+
+def _words_of(key: Key) -> tuple[jax.Array, jax.Array]:
+    first, second = jax.random.key_data(key)
+    return first, second
+
+
+def _key(first: jax.Array, second: jax.Array) -> Key:
+    return jax.random.wrap_key_data(jnp.stack([first, second]), impl="threefry2x32")
+
+
 def words(key: Key, shape: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """Return the two words of every element's counter, its place in the array."""
     size = math.prod(shape)
     if size >= 1 << 32:
         raise ValueError(f"x must have fewer than 2^32 elements, got {size}")
-    first, second = jax.random.key_data(key)
     place = lax.iota(np.uint32, size).reshape(shape)
-    return threefry((first, second), (jnp.zeros_like(place), place))
+    return threefry(_words_of(key), (jnp.zeros_like(place), place))
 
 
 def normal(key: Key, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:

@@ -19,6 +19,7 @@ from gradless.engine.session import precision_of
 from gradless.engine.stepping import block_length
 from gradless.kernels.select import rejected
 from gradless.proposals import Proposal
+from gradless.threefry import fold_in
 from gradless.types import Evaluation, Key, State
 
 HORIZON = 16  # steps foreseen in one call, at most: more would be thrown away at the next acceptance
@@ -34,7 +35,7 @@ class Foreseen(NamedTuple):
 
 def draw_steps(algorithm: Any, key_steps: Key, steps: jax.Array, x: jax.Array) -> Any:
     """Return the noise of several steps at once, the same numbers as in the loop."""
-    return jax.vmap(lambda t: algorithm.draw(jax.random.fold_in(key_steps, t), x))(steps)
+    return jax.vmap(lambda t: algorithm.draw(fold_in(key_steps, t), x))(steps)
 
 
 def foresee(algorithm: Any, noise: Any, state: State) -> tuple[Foreseen, State]:

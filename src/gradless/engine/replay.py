@@ -19,6 +19,7 @@ from gradless.engine.chains import Chain
 from gradless.engine.program import Program, key_batches, key_steps
 from gradless.engine.session import Session, precision_of
 from gradless.kernels.select import refresh, rejected, select
+from gradless.threefry import fold_in
 from gradless.types import Algorithm, Evaluate, Evaluation, Key, State
 
 MAX_ACCEPTED = 1 << 14  # accepted steps handed to one compiled call
@@ -106,7 +107,7 @@ def _first_state(chain: Chain, x: jax.Array) -> State:
 
 def _accepted(algorithm: Any, key: Key, state: State, evaluate: Evaluate | None) -> State:
     """Return the state after the step that the log says was accepted: against infinity any loss is."""
-    noise = algorithm.draw(jax.random.fold_in(key, state.n), state.x)
+    noise = algorithm.draw(fold_in(key, state.n), state.x)
     proposal = algorithm.propose(noise, state)
     evaluation = Evaluation(jnp.zeros_like(state.loss)) if evaluate is None else evaluate(proposal.x)
     return algorithm.decide(noise, state._replace(loss=jnp.full_like(state.loss, jnp.inf)), proposal, evaluation)[0]

@@ -11,6 +11,7 @@ from jax import lax
 
 from gradless.engine.batches import num_samples
 from gradless.engine.program import Going, Program, key_batches, key_steps
+from gradless.threefry import fold_in
 from gradless.types import Algorithm, Evaluate, Key
 
 BLOCK_BYTES = 1 << 16  # of noise drawn at once: small nets spend more on starting a draw than on drawing
@@ -27,6 +28,7 @@ class Way:
     algorithm: Algorithm
     key: Key
     data: Any
+    key_noise: Key
     fixed: Evaluate | None  # on data that are the same for all steps
     first_step: jax.Array  # of the chunk
 
@@ -34,7 +36,7 @@ class Way:
     def of(cls, program: Program, algorithm: Algorithm, key: Key, data: Any, first_step: jax.Array) -> "Way":
         """Compute what depends on fixed data alone."""
         fixed = program.objective.on(data) if program.batches.is_fixed else None
-        return cls(program, algorithm, key, data, fixed, first_step)
+        return cls(program, algorithm, key, data, key_steps(key), fixed, first_step)
 
     def open(self) -> Any:
         """Return what is remembered of the order of the data, at the chunk's first step."""
@@ -50,7 +52,7 @@ class Way:
 
     def noise(self, t: jax.Array, x: jax.Array) -> Any:
         """Return the random numbers of step t."""
-        return self.algorithm.draw(jax.random.fold_in(key_steps(self.key), t), x)
+        return self.algorithm.draw(fold_in(self.key_noise, t), x)
 
 
 def stays(way: Way, make_steps: Callable[[Evaluate, jax.Array, Going], Going], end: jax.Array, going: Going) -> Going:
