@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint format soak clean
+.PHONY: run test lint format soak docs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.installed: pyproject.toml
@@ -29,9 +29,14 @@ lint: $(VENV)/.installed-test
 format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python docs/extension/sources.py
+
+docs: $(VENV)/.installed-test
+	$(BIN)/sphinx-build -W --keep-going -n -q docs docs/_build
+	@echo docs/_build/index.html
 
 soak: $(VENV)/.installed-test
 	$(BIN)/pytest -m soak
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache docs/_build

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def deep(rounds: int) -> None:
 
     ways: dict[str, Callable[[], Any]] = {"1": lambda: train(4000)}
     for ahead in (1, 4, 16):
-        ways[f"2 x {ahead}"] = lambda ahead=ahead: train(4000, mesh=gl.mesh(proposals=2), speculate=2 * ahead)
+        ways[f"2 x {ahead}"] = partial(train, 4000, mesh=gl.mesh(proposals=2), speculate=2 * ahead)
     ways["auto"] = lambda: train(4000, mesh=gl.mesh(proposals=2), speculate="auto")
     speeds, found = interleaved(ways, rounds)
     for name, speed in speeds.items():

@@ -14,6 +14,8 @@ from gradless.problem import Problem
 from gradless.records import AcceptedLog, Metrics, RunDirectory, load_newest
 from gradless.runs import rebuild
 
+jax.config.update("jax_num_cpu_devices", 4)  # for the tests of meshes; all others use the first
+
 STEPS = 60
 X = np.linspace(-1, 1, 23, dtype=np.float32)[:, None]  # 23 samples: minibatches of 5 leave a short last one of 3
 DATA = (X, np.sin(3 * X))
@@ -88,6 +90,13 @@ class Case:
 
     def rebuild(self, run, step, verify=False):
         return rebuild(run, step, Problem(init, loss, DATA, DATA, metrics, error), verify)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_programs():
+    """Programs that JAX keeps for ever fill gigabytes, through which Python's garbage collector goes again and again."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

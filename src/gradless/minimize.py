@@ -48,9 +48,16 @@ def minimize(
 ) -> Any:
     """Minimise fun(x, *args) over arrays of the shape of x0, and return a scipy OptimizeResult.
 
-    algorithm: `gl.amc(...)` or `gl.metropolis(...)`; without it aMC with the sigma, epsilon, n_s and temperature given.
-    maxfev: evaluations that the chain may use, 1000 for each number of x0 unless said. maxiter: its steps.
-    target: stop at a loss of this or less. xtol: stop when sigma falls below this.
+    fun: any function that returns one number; it may be NumPy, C, or a simulation.
+    x0: where the chain starts, an array of any shape.
+    args: further arguments of `fun`.
+    algorithm: `gl.amc(...)` or `gl.metropolis(...)`; without it aMC with the settings that follow.
+    sigma, epsilon, n_s, temperature: settings of aMC, see `gl.amc`.
+    seed: of all random numbers.
+    maxfev: evaluations that the chain may use, 1000 for each number of x0 unless said.
+    maxiter: steps that it may make.
+    target: stop at a loss of this or less.
+    xtol: stop when sigma falls below this.
     bounds: a scipy Bounds object, a pair for each number (None where open), or (low, high); moves are reflected there.
     callback: `callback(intermediate_result)` or `callback(x)` after each step; StopIteration in it ends the run.
     workers: how many processes evaluate at once, or an executor, or a map such as `pool.map`. They evaluate the next
@@ -95,7 +102,12 @@ def scipy_method(
 ) -> Any:
     """`scipy.optimize.minimize(fun, x0, method=gl.scipy_method, options={"sigma": 0.1})`: gl.minimize inside scipy.
 
-    Options are the arguments of `gl.minimize`; tol is its xtol.
+    It is called by scipy and not by you.
+
+    fun, x0, args, bounds, callback: as scipy passes them on.
+    jac, hess, hessp, constraints: refused if they are given.
+    tol: the xtol of `gl.minimize`.
+    options: all other arguments of `gl.minimize`.
     """
     for name, value in (("jac", jac), ("hess", hess), ("hessp", hessp)):
         if value is not None and value is not False:

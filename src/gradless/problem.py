@@ -14,16 +14,28 @@ class Problem:
     """All that `gradless train` needs to know of a problem; write one of your own and train it as `module:object`.
 
     Only `init` and `loss` are needed. The rest are data, metrics and the settings to begin with.
+
+    init: `init(key)`; or `init(key, sigma)`, to start at the scale of the moves; or a pytree.
+    loss: `loss(params, batch)` with data, `loss(params)` without.
+    data: a pytree of arrays with one leading axis over the samples.
+    test: the same for the metrics.
+    metrics: `metrics(params, test)`, or `metrics(params)`; a dict of numbers.
+    error: `error(params, batch)`, for progressive batches.
+    outputs: `outputs(params, inputs)`, what the net says; for plots.
+    algorithms: settings to begin with, by the name of the algorithm; the first is the default.
+    steps: how many, unless the command says otherwise.
+    batch: full, a minibatch size such as 2000, or progressive:500.
+    precision: float32 or float64.
     """
 
-    init: Callable[..., Params] | Params  # init(key); init(key, sigma) to start at the scale of the moves; or a pytree
-    loss: Loss  # loss(params, batch) with data, loss(params) without
-    data: Any = None  # a pytree of arrays with one leading axis over the samples
-    test: Any = None  # the same for the metrics
-    metrics: Callable[..., dict[str, jax.Array]] | None = None  # metrics(params, test), or metrics(params)
-    error: Callable[..., jax.Array] | None = None  # error(params, batch), for progressive batches
-    outputs: Callable[..., jax.Array] | None = None  # outputs(params, inputs), what the net says; for plots
-    algorithms: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"amc": {}})  # the first is the default
+    init: Callable[..., Params] | Params
+    loss: Loss
+    data: Any = None
+    test: Any = None
+    metrics: Callable[..., dict[str, jax.Array]] | None = None
+    error: Callable[..., jax.Array] | None = None
+    outputs: Callable[..., jax.Array] | None = None
+    algorithms: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"amc": {}})
     steps: int = 10_000
     batch: str = "full"
     precision: str = "float32"

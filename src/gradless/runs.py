@@ -11,6 +11,7 @@ import numpy as np
 
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
+from gradless.engine.callback import Callback
 from gradless.engine.flat import is_trainable
 from gradless.engine.mesh import Mesh
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
@@ -20,7 +21,7 @@ from gradless.engine.replay import Replay
 from gradless.engine.result import Result
 from gradless.engine.session import Listener, Session, precision_of
 from gradless.engine.stored import check_same_run, checked_meta
-from gradless.engine.train import Callback, Metrics, prepare
+from gradless.engine.train import Metrics, prepare
 from gradless.engine.tuning import Tuning, tune_sigma
 from gradless.kernels import algorithm_from_json
 from gradless.problem import Problem
@@ -278,12 +279,20 @@ def resume(
 ) -> Result:
     """Go on with a recorded run from its last good checkpoint, bit for bit as if it had never stopped.
 
-    steps: the total to reach, by default that of the run. A run of a named problem needs nothing more. A run of a
-    Python loss needs the `loss`, `params` and `data` (and `metrics`, `test`, `error`) it was begun with again.
+    A run of a named problem needs nothing but its folder. A run of a Python loss stores no code and needs what it was
+    begun with again.
+
+    run: the folder of the run.
+    steps: the total to reach, by default that of the run.
+    loss, params, data, metrics, test: as they were given to `gl.train`.
+    error: the error function of progressive batches.
+    algorithm: only where the run's cannot be read back, because one of its settings was a function.
     time_budget: seconds after which the run stops, counted from now.
-    speculate, mesh: as for `gl.train`; they may differ from those the run was begun with, and the chain stays the same.
+    callback: as in `gl.train`.
+    speculate, mesh: as in `gl.train`; they may differ from those the run was begun with, and the chain stays the same.
     trust: whether to import the module of a run of `module:object`, which runs that module's code.
     """
+    listeners: list[Listener] = [Callback(callback)] if callback is not None else []
     problem = None if loss is None else Problem(params, loss, data, test, metrics, error)
     with mode_of(run):
         session = reopen(
@@ -293,11 +302,10 @@ def resume(
             algorithm=algorithm,
             problem=problem,
             trust=trust,
+            listeners=listeners,
             speculate=speculate,
             mesh=mesh,
         )
-        if callback:
-            session.listeners.append(Callback(callback))
         session.go()
         return dataclasses.replace(session.result(), run=str(run))
 

@@ -47,11 +47,13 @@ def settings(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass of settings that is also a JAX pytree.
 
     Numbers are leaves, so that another sigma, or an array with one sigma per chain, runs the same compiled program.
+    The docstring ends with the fields' own lines of documentation, for `help`.
     A number equal to its `off` value (epsilon 0, temperature 0, n_s infinite) is part of the type instead: the
     compiler sees it and leaves that part of the step out.
     """
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    cls.__doc__ = "\n".join([cls.__doc__ or "", "", *(f"{field.name}: {field.metadata['doc']}." for field in fields)])
 
     def flatten(self: Any) -> tuple[list[Any], tuple[tuple[str, Any], ...]]:
         values = [(field, getattr(self, field.name)) for field in fields]

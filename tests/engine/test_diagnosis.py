@@ -12,7 +12,8 @@ from gradless.engine.program import DIVERGED, GOING
 
 def session(losses, acceptance=0.2, algorithm=None, batches=None, is_frozen=False, status=GOING, **more):
     """Return a stand-in for a session with these records."""
-    rows = [{"loss": loss, "acceptance": acceptance, "is_frozen": is_frozen} for loss in losses]
+    rows = [{"loss": loss, "acceptance": acceptance, "is_frozen": is_frozen, "sigma": 1.0} for loss in losses]
+    rows[-1]["sigma"] = more.pop("sigma", 1.0)
     rows[0]["acceptance"] = float("nan") if np.ndim(acceptance) == 0 else [float("nan")] * len(acceptance)
     chain = SimpleNamespace(algorithm=algorithm or gl.metropolis(), status=status)
     work = SimpleNamespace(batches=batches or gl.full_batch())
@@ -30,6 +31,11 @@ NOISY = (0.5 + np.tile([0.1, -0.1], 10) - np.linspace(0, 0.01, 20)).tolist()
     [
         (session(FALLING, acceptance=1e-3), "acceptance is 0.10%: sigma is too large; so lower sigma"),
         (session(STILL, acceptance=0.0, algorithm=gl.amc()), "sigma is too large; aMC lowers it by itself"),
+        (session(STILL, acceptance=0.0, algorithm=gl.amc(), sigma=0.02), "sigma is too large"),
+        (
+            session(STILL, acceptance=0.0, algorithm=gl.amc(), sigma=1e-5),
+            "sigma has shrunk to 1.0e-05: x sits at",
+        ),
         (session(STILL, acceptance=0.49), "acceptance is 49% and the loss has hardly fallen: sigma is too small"),
         (session(FALLING, is_frozen=True), "frozen: sigma has fallen below what floating point can resolve"),
         (session(NOISY, batches=gl.minibatch(2)), "varies more from minibatch to minibatch than it falls"),

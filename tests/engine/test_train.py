@@ -173,23 +173,6 @@ def test_a_time_budget_stops_the_run_between_chunks(monkeypatch):
     assert result.seconds < 5
 
 
-def test_a_callback_sees_the_run_between_chunks_and_its_exception_stops_the_run():
-    seen = []
-
-    def look(row):
-        seen.append(row)
-        if row["step"] >= 20:
-            raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        train(callback=look)
-    assert seen[0]["step"] == 0
-    assert seen[0]["loss"] == loss(START)
-    assert {"step", "steps", "loss", "acceptance", "sigma", "seconds"} <= set(seen[-1])
-    assert seen[-1]["steps"] == 200
-    assert 20 <= seen[-1]["step"] < 200
-
-
 def explosive(params):
     return jnp.sum(params**4)
 

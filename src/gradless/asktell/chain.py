@@ -49,6 +49,7 @@ class AskTell:
 
     x0: an array of any shape; whole numbers and Python floats are taken in float64.
     algorithm: `gl.amc()` (default) or `gl.metropolis()`, without signal norm, which needs to see into the loss.
+    seed: of all random numbers.
     bounds: (low, high), a scipy Bounds object, or a pair for each number; proposals are reflected at them.
     reevaluate_every: for noisy losses; every so many steps the present point is asked for once more and its loss
         replaced, so that a value that was low by luck does not stop the chain.

@@ -14,6 +14,7 @@ from gradless.cli.console import plain_console
 
 OPTIONAL = {
     "flax": ("your own flax models", "pip install 'gradless[flax]'"),
+    "tensorboardX": ("train --tensorboard", "pip install 'gradless[tensorboard]'"),
     "equinox": ("your own equinox models", "pip install 'gradless[equinox]'"),
 }
 

@@ -18,6 +18,7 @@ from gradless.cli.errors import one_line
 from gradless.cli.figures import draw_figures
 from gradless.cli.flags import giving_back
 from gradless.cli.progress import follower, print_json, report_to
+from gradless.cli.tensorboard import EventFiles, goes_on_with_events
 from gradless.engine.mesh import Mesh
 from gradless.engine.plan import Plan
 from gradless.engine.processes import is_first
@@ -67,14 +68,22 @@ def train_through(
     return see_through(make, run, flags)
 
 
-def see_through(make: Callable[[list[Any], Callable[[str], None]], Session], run: str, flags: dict[str, Any]) -> Result:
+def see_through(
+    make: Callable[[list[Any], Callable[[str], None]], Session],
+    run: str,
+    flags: dict[str, Any],
+    is_resumed: bool = False,
+) -> Result:
     """Make the session, run it, draw its figures and tell how it ended; exit with the code that says so."""
     console = plain_console(stderr=bool(flags.get("json")), quiet=not is_first())
     is_quiet, is_json = bool(flags.get("quiet")) or not is_first(), bool(flags.get("json")) and is_first()
     report = report_to(console, is_json)
     with one_line(), together():
         with working(console, "compiling", is_quiet or is_json):
-            session = make([follower(console, is_quiet, is_json)], report)
+            listeners = [follower(console, is_quiet, is_json)]
+            if is_first() and (flags.get("tensorboard") or (is_resumed and goes_on_with_events(run, report))):
+                listeners.append(EventFiles(run, report))
+            session = make(listeners, report)
         session.report = report
         with stopping_cleanly(session):
             session.go()

@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from gradless.engine.chains import COLUMNS
 from gradless.engine.plan import LARGEST
 from gradless.engine.session import Listener, Session
 
@@ -60,20 +61,8 @@ def describe(session: Session, recent: Recent) -> str:
     row = session.rows[-1]
     losses = [float(chain.carry.state.loss) for chain in session.chains if chain.carry is not None]
     best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else 0
-    known = (
-        "step",
-        "seconds",
-        "epoch",
-        "evaluations",
-        "samples",
-        "loss",
-        "acceptance",
-        "sigma",
-        "nonfinite",
-        "is_frozen",
-    )
     words = [f"U {losses[best]:.5g}"]
-    words += [f"{name} {np.ravel(value)[best]:.4g}" for name, value in row.items() if name not in known]
+    words += [f"{name} {np.ravel(value)[best]:.4g}" for name, value in row.items() if name not in COLUMNS]
     sigma = float(np.ravel(row["sigma"])[best])
     if not math.isnan(sigma):  # a gradient has neither
         acceptance = recent.acceptance(best)

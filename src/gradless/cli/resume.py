@@ -15,6 +15,7 @@ from gradless.cli.follow import see_through, use_double_precision_where_asked
 @click.option("--steps", type=click.IntRange(1), help="total number of steps to reach; by default that of the run")
 @click.option("--time", type=Duration(), help="stop after this time from now, for instance 2h")
 @click.option("--trust", is_flag=True, help="run the code of the module that a run of module:object names")
+@click.option("--tensorboard", is_flag=True, help="write event files, also of a run begun without them")
 @click.option("--quiet", is_flag=True, help="only the last line")
 @click.option("--json", is_flag=True, help="one JSON object per line, for machines")
 def command(run: str, **flags: Any) -> None:
@@ -43,7 +44,7 @@ def command(run: str, **flags: Any) -> None:
             report(f"nothing to do: {run} has made its {session.t:,} steps; --steps gives it more")
         return session
 
-    see_through(make, run, flags | {"problem": ":" if flags["trust"] else ""})
+    see_through(make, run, flags | {"problem": ":" if flags["trust"] else ""}, is_resumed=True)
 
 
 command.params += DEVICE_OPTIONS

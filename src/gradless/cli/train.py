@@ -14,6 +14,7 @@ from gradless.cli.devices import DEVICE_OPTIONS, set_up
 from gradless.cli.errors import one_line
 from gradless.cli.follow import train_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
+from gradless.cli.tensorboard import check_tensorboard
 from gradless.engine.plan import Plan
 from gradless.engine.processes import is_first
 from gradless.problem import Problem
@@ -26,6 +27,8 @@ from gradless.types import Algorithm
 def train(ctx: click.Context, **flags: Any) -> None:
     use_double_precision_where_asked()
     with one_line():
+        if flags["tensorboard"]:
+            check_tensorboard()
         mesh = set_up(flags)
         problem, options = load_problem(ctx, flags)
         plan = dataclasses.replace(shared.make_plan(problem, flags), shards=mesh.data if mesh else 1)
@@ -57,6 +60,7 @@ command = shared.command_with_problem(
         *shared.LENGTH_OPTIONS,
         *shared.RUN_OPTIONS,
         *DEVICE_OPTIONS,
+        click.Option(["--tensorboard"], is_flag=True, help="also write event files for TensorBoard"),
         *shared.OUTPUT_OPTIONS,
     ],
     train,

@@ -206,7 +206,12 @@ def full_batch() -> FullBatch:
 
 
 def minibatch(size: int, sampling: str = "shuffle", hold: int = 1) -> Minibatch:
-    """Let steps see `size` samples at a time; `hold` moves are made on each minibatch."""
+    """Let steps see a few samples at a time.
+
+    size: samples in a minibatch.
+    sampling: "shuffle" goes through the data without replacement; "iid" draws every minibatch independently.
+    hold: how many moves are made on each minibatch.
+    """
     return Minibatch(size, sampling, hold)
 
 
@@ -218,5 +223,13 @@ def progressive(
     redraw: bool = False,
     check_every: int = 10,
 ) -> Progressive:
-    """Begin with `start` samples and grow when `error(params, batch)` falls below `threshold`."""
+    """Let steps see a held batch that grows while training goes on. Paper: Sec. II F.
+
+    start: samples in the first batch.
+    error: `error(params, batch)`, one number such as the fraction of wrong answers.
+    threshold: the batch grows when its error is below this.
+    factor: by how much it grows.
+    redraw: draw the batch anew at every step instead of holding it.
+    check_every: steps between two looks at the error.
+    """
     return Progressive(start, error, threshold, factor, redraw, check_every)

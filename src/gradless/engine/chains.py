@@ -21,6 +21,12 @@ from gradless.engine.program import GOING, READY_TO_GROW, Carry, Program
 from gradless.engine.work import Work
 from gradless.types import Algorithm, Key, State
 
+# What every record holds, once those of all chains are merged; the rest are the problem's own metrics.
+COLUMNS = (
+    *("step", "seconds", "epoch", "evaluations", "samples"),
+    *("loss", "acceptance", "sigma", "nonfinite", "is_frozen"),
+)
+
 
 class Cost(NamedTuple):
     """What a chain has cost up to some step."""

@@ -15,6 +15,7 @@ FROZEN_WORDS = (
     "larger n_s, or let the run end there (stop_when_frozen)"
 )
 MIN_STEPS = 500  # before that nothing can be said
+SHRUNK = 0.01  # of sigma_0: ninety times n_s rejections in a row
 
 
 def advice(session: "Session") -> str | None:
@@ -30,6 +31,12 @@ def advice(session: "Session") -> str | None:
         return FROZEN_WORDS
     if session.t < MIN_STEPS or session.stopped_by == "target":
         return None
+    if acceptance < 0.01 and _has_shrunk(rows):
+        sigma = np.nanmedian(rows[-1]["sigma"])
+        return (
+            f"acceptance is {acceptance:.2%}, though sigma has shrunk to {sigma:.1e}: x sits at a minimum or on a "
+            "plateau; if U is not low enough there, try signal norm, another start, or several chains"
+        )
     if acceptance < 0.01:
         how = "aMC lowers it by itself, so give it more steps or" if hasattr(chains[0].algorithm, "n_s") else "so"
         return f"acceptance is {acceptance:.2%}: sigma is too large; {how} lower sigma"
@@ -46,6 +53,11 @@ def advice(session: "Session") -> str | None:
 def _late(rows: list[dict], name: str) -> list[float]:
     """Return the values of the last tenth of the records, all chains together."""
     return [float(value) for row in rows[-max(2, len(rows) // 10) :] for value in np.atleast_1d(row[name])]
+
+
+def _has_shrunk(rows: list[dict]) -> bool:
+    """Return whether sigma is far below where it began: then it is not too large any more."""
+    return float(np.nanmedian(rows[-1]["sigma"])) < SHRUNK * float(np.nanmedian(rows[0]["sigma"]))
 
 
 def _is_noise_dominated(rows: list[dict]) -> bool:

@@ -12,8 +12,8 @@ from gradless.types import Params
 class Trace(Mapping[str, np.ndarray]):
     """Thinned scalars of a run as arrays: `trace.loss` or `trace["loss"]`; chain axis first with several chains.
 
-    step, epoch, evaluations, samples, seconds, loss, acceptance (over the window since the last record), sigma,
-    nonfinite (proposals so far whose loss was not a number), and the problem's own metrics.
+    columns: the arrays by name: step, epoch, evaluations, samples, seconds, loss, acceptance (over the window since the
+        last record), sigma, nonfinite (proposals so far whose loss was not a number), and the problem's own metrics.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray]):
@@ -47,21 +47,39 @@ class Trace(Mapping[str, np.ndarray]):
 
 @dataclass(frozen=True)
 class Result:
-    """A trained net and how it came about; arrays have the chain axis first when there are several chains."""
+    """A trained net and how it came about; arrays have the chain axis first when there are several chains.
+
+    params: the net, a pytree like the one it began with.
+    loss: U of params on the data of the last step.
+    trace: how it went, see `gl.Trace`.
+    metrics: of params, by name.
+    steps: made by each chain.
+    acceptance: the share of accepted steps over the whole run.
+    sigma: the move scale at the end.
+    evaluations: of the loss, over all chains.
+    samples: that these evaluations saw.
+    nonfinite: proposals whose loss was not a number.
+    seconds: of training, without compilation.
+    compile_seconds: of compilation.
+    stopped_by: steps, target, frozen, diverged, time or callback.
+    advice: one line on what looks wrong, if something does.
+    state: the algorithm's own state at the end.
+    run: the folder in which the run was recorded.
+    """
 
     params: Params
-    loss: Any  # U of params on the data of the last step
+    loss: Any
     trace: Trace
-    metrics: dict[str, Any] = field(default_factory=dict)  # of params
+    metrics: dict[str, Any] = field(default_factory=dict)
     steps: int = 0
-    acceptance: Any = 0.0  # over the whole run
-    sigma: Any = float("nan")  # at the end
-    evaluations: int = 0  # of the loss, over all chains
-    samples: int = 0  # that these evaluations saw
-    nonfinite: int = 0  # proposals whose loss was not a number
-    seconds: float = 0.0  # without compilation
+    acceptance: Any = 0.0
+    sigma: Any = float("nan")
+    evaluations: int = 0
+    samples: int = 0
+    nonfinite: int = 0
+    seconds: float = 0.0
     compile_seconds: float = 0.0
-    stopped_by: str = "steps"  # steps, target, frozen, diverged, time, interrupt
-    advice: str | None = None  # one line on what looks wrong, if something does
-    state: Any = None  # the algorithm's own state at the end
-    run: str | None = None  # where the run was recorded
+    stopped_by: str = "steps"
+    advice: str | None = None
+    state: Any = None
+    run: str | None = None

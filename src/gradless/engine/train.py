@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.batches import Batches, FullBatch, Progressive, num_samples
+from gradless.engine.callback import Callback
 from gradless.engine.chains import Chain
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.mesh import Mesh
@@ -21,7 +22,7 @@ from gradless.engine.program import Program
 from gradless.engine.recording import begin_recording
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
-from gradless.engine.session import Listener, Session, precision_of
+from gradless.engine.session import Session, precision_of
 from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
 from gradless.types import Algorithm, Key, Loss, Params
@@ -58,23 +59,34 @@ def train(
 ) -> Result:
     """Train by `algorithm` and return the net, its loss and the trace.
 
+    algorithm: `gl.amc(...)`, `gl.metropolis(...)`, `gl.gradient_descent(...)` or `gl.adam(...)`; every number of it may
+        be an array with one value per chain.
     loss: `loss(params, batch)` with data, `loss(params)` without; one number, lower is better.
     params: a pytree from which every chain starts, or a function of a key from which each chain draws its own start
         (if it has an argument `sigma`, it is given the chain's initial move scale).
     data: a pytree of arrays with one leading axis over the samples.
+    steps: how many, in each chain.
     batches: `gl.full_batch()` (default), `gl.minibatch(size)` or `gl.progressive(start, error)`.
     chains: how many independent chains, or which: `chains=[3]` runs chain number 3 alone, with the same moves.
+    seed: of all random numbers of the run.
     metrics: `metrics(params, test)`, or `metrics(params)` without test data; a dict of numbers for the trace.
+    test: data for the metrics, a pytree of arrays.
     precision: "float32" or "float64"; by default the parameters' own.
     record_every: steps between records of the trace; by default a thousand records, and early ones at powers of two.
-    target_loss, target_metric (for instance "accuracy >= 0.9"): a chain that gets there at a record ends.
+    target_loss, target_metric: a chain that gets there at a record ends; a metric is given as "accuracy >= 0.9".
     time_budget: seconds after which the run stops.
     stop_when_frozen: end a chain whose moves have become too small for floating point.
-    select_every: copy the best `select_fraction` of the chains over the worst every so many steps; off by default.
-    run: a folder to record the run in, so that `gl.resume` can go on with it; checkpoints every `checkpoint_every` s.
+    select_every: copy the best chains over the worst every so many steps; off by default.
+    select_fraction: how many of the chains are copied.
+    run: a folder to record the run in, so that `gl.resume` can go on with it.
+    overwrite: whether to replace an earlier run in that folder.
+    checkpoint_every: seconds between checkpoints of a recorded run.
+    callback: called between chunks with a dict of where the run stands: step, steps, seconds, epoch, evaluations,
+        samples, loss, acceptance (since the last call), sigma, nonfinite, is_frozen, and metrics (a dict, of the last
+        record); arrays with one number per chain where there are several. StopIteration in it ends the run; any other
+        exception ends it too, leaves a checkpoint of that step in the folder of the run, and is raised here.
     speculate: proposals evaluated at a time, as if all but the last were rejected, or "auto"; the chain is the same.
     mesh: `gl.mesh(chains=, proposals=, data=)`, the devices to use; by default one proposal on each at a time.
-    callback: called between chunks with a dict of the run's present numbers; an exception in it stops the run.
     """
     plan = Plan(
         steps=steps,
@@ -94,8 +106,7 @@ def train(
         shards=1 if mesh is None else mesh.data,
     )
     session = prepare(algorithm, loss, params, plan, data=data, metrics=metrics, test=test, mesh=mesh)
-    if callback:
-        session.listeners.append(Callback(callback))
+    session.listeners += [Callback(callback)] if callback is not None else []
     session.begin()
     if run is not None and is_first():
         begin_recording(session, run, algorithm, plan, about={}, overwrite=overwrite)
@@ -250,15 +261,3 @@ def _metric_target(target: str | None, known: list[str]) -> tuple[str, str] | No
     if name not in known:
         raise ValueError(f"target_metric must name a metric ({', '.join(known) or 'there is none'}), got {name!r}")
     return name, sense
-
-
-class Callback(Listener):
-    """Calls a user's function between chunks with the present numbers."""
-
-    def __init__(self, function: Callable[[dict[str, Any]], None]):
-        self.function = function
-
-    def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
-        """Pass on the latest record and where the run stands."""
-        latest = dict(session.rows[-1]) if session.rows else {}
-        self.function({**latest, "step": session.t, "steps": session.steps, "seconds": session.seconds})

@@ -14,11 +14,18 @@ GRID = tuple(np.logspace(-4, 0, 9))
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was tried and what came of it."""
+    """What was tried and what came of it.
 
-    sigma: float  # the best
+    sigma: the best.
+    sigmas: all that were tried.
+    losses: of each, the mean over the second half of the trial's records.
+    acceptances: of each, the share of accepted steps.
+    steps: of each trial.
+    """
+
+    sigma: float
     sigmas: np.ndarray
-    losses: np.ndarray  # the mean over the second half of the trial's records, per sigma
+    losses: np.ndarray
     acceptances: np.ndarray
     steps: int
 
@@ -36,6 +43,12 @@ def tune_sigma(
     """Train one short chain per sigma and return the sigma whose loss is lowest; the rest is as in `gl.train`.
 
     The loss is averaged over the second half of the trial, so that a lucky minibatch at its end does not decide.
+
+    algorithm: `gl.amc(...)` or `gl.metropolis(...)`; its sigma plays no part.
+    loss, params, data: as in `gl.train`.
+    sigmas: those to be tried.
+    steps: of each trial.
+    settings: any other argument of `gl.train`.
     """
     if not hasattr(algorithm, "sigma"):
         raise ValueError(f"sigma can be tuned for Monte Carlo algorithms, got {algorithm.name}")

@@ -31,9 +31,12 @@ class AMC(torch.optim.Optimizer):
     """Adaptive Monte Carlo. Paper: Sec. III A.
 
     model_or_params: a module; or parameters; or a list of groups, whose "params" may be a module or parameters.
-    sigma: the initial move scale sigma_0. epsilon: the rate at which mu follows accepted moves. n_s: rejections in a
-        row before sigma shrinks by sigma_decay. signal_norm: scale moves by the neurons' inputs (needs modules).
+    sigma: the initial move scale sigma_0.
+    epsilon: the rate at which mu follows accepted moves.
+    n_s: rejections in a row before sigma shrinks.
+    sigma_decay: the factor by which it does.
     temperature: T, a number or a function of the step.
+    signal_norm: scale moves by the neurons' inputs; needs modules.
     fixed_batch: the closure always computes the loss on the same data, so U(x) is kept: one call a step, not two.
     seed: of the optimizer's own generators; None takes one from PyTorch's global generator.
 

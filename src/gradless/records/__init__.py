@@ -4,6 +4,7 @@ from .accepted import AcceptedLog, Cover
 from .checkpoints import Checkpoint, list_checkpoints, load, load_newest, save
 from .durable import set_aside, write_atomic
 from .errors import DamagedError, NewerFormatError, RunError
+from .events import EVENTS, event_files
 from .lock import RunLock, living_holder, read_holder
 from .metrics import Metrics
 from .recorder import Recorder
@@ -11,6 +12,7 @@ from .run_directory import RunDirectory, next_run_path
 from .tail import Tail
 
 __all__ = [
+    "EVENTS",
     "AcceptedLog",
     "Checkpoint",
     "Cover",
@@ -22,6 +24,7 @@ __all__ = [
     "RunError",
     "RunLock",
     "Tail",
+    "event_files",
     "list_checkpoints",
     "living_holder",
     "load",

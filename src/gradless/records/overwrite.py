@@ -5,9 +5,10 @@ from pathlib import Path
 
 from . import disk, durable
 from .errors import RunError
+from .events import EVENTS, event_files
 
 # settings.json and run.lock are ours too, but stay: the settings are replaced in one rename, the lock is held.
-_STAY = {"settings.json", "run.lock", "checkpoints"}
+_STAY = {"settings.json", "run.lock", "checkpoints", EVENTS}
 _FILES = {"environment.json", "metrics.jsonl", "accepted.log", "report.html", "journal.jsonl"} | {
     f"best.{suffix}" for suffix in ("txt", "json", "npy")
 }
@@ -20,7 +21,7 @@ def clear_run(path: Path) -> tuple[Path, ...]:
 
     Refuses, before anything is deleted, if one of our names is a link or of another kind than ours.
     """
-    ours: list[Path] = []
+    ours = event_files(path)
     kept: list[Path] = []
     temporaries = durable.temporaries(path)
     for entry in sorted(path.iterdir()):

@@ -227,7 +227,11 @@ def signal_norm(loss: Callable[..., Any], params: Any, batch: Any = None, overri
 
     Paper: Sec. III B, Eqs. (17) and (18): lambda is the inverse root of the mean over data of the sum of the squared
     inputs of the neuron that a weight feeds, and 1 for biases.
-    `overrides` sets lambda by hand: {"layers.0.weight": 0.1}, a positive number or an array that broadcasts.
+
+    loss: `loss(params, batch)`, or `loss(params)`, as in `gl.train`.
+    params: the point at which lambda is wanted, a pytree.
+    batch: the data to average over.
+    overrides: lambda by hand, {"layers.0.weight": 0.1}: a positive number or an array that broadcasts.
     """
     traced = trace_signal(loss, params, batch, overrides)
     _, lams = jax.jit(lambda arrays, batch: traced.evaluate(arrays, batch, None))(traced.arrays(params), batch)

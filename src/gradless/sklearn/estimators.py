@@ -1,5 +1,6 @@
 """`MCClassifier` and `MCRegressor`: fully connected nets trained by aMC, as scikit-learn estimators."""
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -26,13 +27,13 @@ class MCNet(BaseEstimator):
 
     hidden_layer_sizes: neurons of each hidden layer; () for none.
     activation: tanh, relu, sigmoid, sine, step (a hard threshold, which no gradient can train) or identity.
-    loss: a name, or any function `loss(y_true, prediction)` that is to be minimised; see docs/scikit-learn.md.
     sigma: initial move scale, or "auto": short trial chains choose it.
     epsilon: rate at which the moves' centre mu follows accepted moves.
     n_s: rejections in a row before sigma shrinks by 0.95.
     signal_norm: scale moves by the neurons' inputs.
     temperature: of the Metropolis rule; a number, or a function of the step such as `gl.anneal`.
-    max_iter: most steps of `fit`. partial_fit_iter: steps of each `partial_fit`.
+    max_iter: most steps of `fit`.
+    partial_fit_iter: steps of each `partial_fit`.
     batch_size: "full", or the size of the minibatches.
     tol, n_iter_no_change: a fit ends when so many steps have not lowered the loss by tol times its first value (or,
         with early stopping, not raised the validation score by tol); n_iter_no_change=inf switches this off.
@@ -47,6 +48,13 @@ class MCNet(BaseEstimator):
     default_loss: ClassVar[str]
     n_iter_: int
     _chains: Chains
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let the docstrings of the two estimators end with the parameters that they share, for `help`."""
+        super().__init_subclass__(**kwargs)
+        if MCNet in cls.__bases__ and cls.__doc__:
+            shared = inspect.cleandoc(MCNet.__doc__ or "").split("\n\n", 1)[1]
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n{shared}\n"
 
     def __init__(
         self,
@@ -161,7 +169,7 @@ class MCClassifier(ClassifierMixin, MCNet):
     """A classifier trained by aMC: binary, of several classes, or with several labels per sample.
 
     loss: "cross_entropy" ("auto"), "squared_error" (of the probabilities), "zero_one" (the fraction of wrong answers),
-    or a function of the classes' numbers 0, 1, ... and the probabilities. All else is as in `MCNet`.
+        or a function of the classes' numbers 0, 1, ... and the probabilities, to be minimised.
     """
 
     losses: ClassVar[dict[str, Any]] = CLASSIFIER_LOSSES
@@ -233,9 +241,11 @@ class MCClassifier(ClassifierMixin, MCNet):
 class MCRegressor(RegressorMixin, MCNet):
     """A regressor trained by aMC, for one target or several.
 
+    The chains work on targets of mean 0 and variance 1, so that sigma means the same for all targets; the fitted
+    weights are in the targets' units.
+
     loss: "squared_error" ("auto"), "absolute_error", or a function of the targets and the predictions, in the targets'
-    own units. The chains work on targets of mean 0 and variance 1, so that sigma means the same for all targets; the
-    fitted weights are in the targets' units. All else is as in `MCNet`.
+        own units, to be minimised.
     """
 
     losses: ClassVar[dict[str, Any]] = REGRESSOR_LOSSES

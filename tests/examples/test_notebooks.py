@@ -1,0 +1,69 @@
+"""The examples in cells run as plain scripts, small, and leave the pictures whose names they print."""
+
+import re
+from pathlib import Path
+
+import jax
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = {
+    "rosenbrock_paths": {"STEPS": 300},
+    "deep_net": {"DEPTH": 1, "STEPS": 300, "ADAM_STEPS": 20, "CHAINS": 2},
+    "threshold_net": {"STEPS": 300},
+    "flax_model": {"STEPS": 60, "BATCH_START": 1437},
+    "pytorch_model": {"STEPS": 100},
+    "simulator": {"EVALUATIONS": 200, "PATHS": 200},
+}
+SAYS = {
+    "rosenbrock_paths": "epsilon 0.1   distance from the minimum",
+    "deep_net": "chains have left the plateau",
+    "threshold_net": "largest derivative of the loss: 0.0",
+    "flax_model": "1,370 parameters",
+    "pytorch_model": "the same net? yes",
+    "simulator": "theory         mean work 8.3",
+}
+
+
+@pytest.fixture
+def precision():
+    """An example may turn float64 on for its whole process."""
+    before = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def smaller(source, settings):
+    """Return an example with other numbers in its settings; one that is not there is an error."""
+    for name, value in settings.items():
+        source, found = re.subn(rf"^{name} = [\d_]+$", f"{name} = {value}", source, flags=re.MULTILINE)
+        assert found == 1, name
+    return source
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_example_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys, precision):
+    if name == "flax_model":
+        pytest.importorskip("flax")
+    monkeypatch.chdir(tmp_path)
+    source = (EXAMPLES / f"{name}.py").read_text()
+    exec(compile(smaller(source, SMALL[name]), f"{name}.py", "exec"), {"__name__": "__main__"})  # noqa: S102
+    said = capsys.readouterr().out
+    assert SAYS[name] in said
+    assert said.splitlines()[-1] == f"{name}.png"
+    picture = (tmp_path / f"{name}.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 10_000  # more than empty axes
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_example_opens_as_a_notebook(name):
+    """Cells begin with `# %%`; those with `[markdown]` hold comments alone, the first a title."""
+    source = (EXAMPLES / f"{name}.py").read_text()
+    first, *cells = re.split(r"^# %%", source, flags=re.MULTILINE)
+    assert first == ""
+    assert cells[0].startswith(" [markdown]\n# # ")
+    texts = [cell for cell in cells if cell.startswith(" [markdown]")]
+    assert len(texts) >= 2
+    for text in texts:
+        assert all(line.startswith("#") for line in text.splitlines()[1:] if line.strip())
