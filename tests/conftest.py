@@ -94,7 +94,7 @@ class Case:
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_compiled_programs():
-    """Programs that JAX keeps for ever fill gigabytes, through which Python's garbage collector goes again and again."""
+    """Programs that JAX keeps for ever fill gigabytes, which slow down all that follows."""
     yield
     jax.clear_caches()
 

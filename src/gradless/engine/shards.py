@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
+from gradless.engine.apart import apart
 from gradless.engine.batches import num_samples
 from gradless.engine.layout import DATA, Layout, gathered
 
@@ -45,11 +45,10 @@ class Shards:
         here = self.number // (1 if layout is None else layout.data)
         size = num_samples(batch) // here
         parts = [_rows(batch, place * size, size) for place in range(here)]
-        terms = [terms_of(part) for part in parts]
+        terms = [apart(lambda _, part: terms_of(part), jax.tree.leaves(part)[0], part) for part in parts]
 
         def look_at(x: jax.Array, place: int) -> Any:
-            # Between the barriers the pass is compiled alike, whether a device holds one part or many.
-            return lax.optimization_barrier(look(lax.optimization_barrier(x), parts[place], terms[place]))
+            return apart(look, x, parts[place], terms[place])
 
         def everywhere(x: jax.Array) -> list[Any]:
             found = jax.tree.map(lambda *each: jnp.stack(each), *[look_at(x, place) for place in range(here)])

@@ -8,7 +8,6 @@ the new state: the chain is that of one step after the other, bit for bit.
 Every device makes every decision and every move by itself. What travels is one loss and one decision per proposal.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from gradless.engine.apart import apart
 from gradless.engine.layout import PROPOSALS, gathered, place_among_proposals
 from gradless.engine.program import Going
 from gradless.engine.stepping import Way, stays
@@ -157,20 +157,10 @@ def _use(way: Way, evaluate: Evaluate | None, end: jax.Array, going: Going) -> G
 def _at(way: Way, evaluate: Evaluate | None, cursor: Any, root: State, t: jax.Array, act: Any) -> tuple[Any, Any]:
     """Let `act` use the noise, the data and the state of step t, if every step from the root to it is rejected."""
     state = lax.while_loop(lambda state: state.n < t, partial(rejected, way.algorithm), root)
-    noise = _apart(t, lambda t: way.noise(t, root.x))
+    noise = apart(way.noise, t, root.x)
     if evaluate is not None:
         return cursor, act(noise, state, evaluate, False)
     return way.with_data(cursor, t, lambda evaluate, is_new: act(noise, state, evaluate, is_new))
-
-
-def _apart(t: jax.Array, draw: Callable[[jax.Array], Any]) -> Any:
-    """Return draw(t) from a branch that is always taken.
-
-    What a branch returns is in memory. Otherwise the compiler draws the numbers anew wherever it needs one of them: for
-    every sample of every layer.
-    """
-    empty = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(draw, t))
-    return lax.cond(t >= 0, draw, lambda _: empty, t)
 
 
 def _look(way: Way, noise: Any, state: State, evaluate: Evaluate, is_new: bool | jax.Array) -> Looked:

@@ -85,7 +85,7 @@ class AMC:
     def propose(self, noise: Noise, state: AMCState) -> Proposal:
         """Propose x' = x + eps. Paper: step 2, Eq. (9)."""
         # Step 2. Proposed move: eps_i ~ N(mu_i, (lambda_i sigma)^2) for all parameters at once.
-        eps = state.mu + rounded(state.lam * state.sigma * noise.normal)
+        eps = state.mu + rounded(rounded(state.lam * state.sigma) * noise.normal)
         return move(state.x, eps)
 
     def decide(

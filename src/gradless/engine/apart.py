@@ -1,0 +1,27 @@
+"""A part of a program that is compiled by itself, whatever stands around it.
+
+A compiler merges an operation into those that use its result. That can change the last bit of a sum, and can draw the
+same random numbers again wherever one of them is needed. What stands in a branch is compiled by itself, and what a
+branch returns is in memory; so the part is put into a branch that is always taken, which the compiler cannot know.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def apart(function: Callable[..., Any], witness: jax.Array, *args: Any) -> Any:
+    """Return function(witness, *args), computed apart; the witness is an array that is not known while compiling."""
+    first = jnp.ravel(witness)[0]
+    number = first.astype(jnp.uint8) if first.dtype == jnp.bool_ else first
+    bits = lax.bitcast_convert_type(number, jnp.dtype(f"uint{8 * number.dtype.itemsize}"))
+    is_taken = lax.population_count(bits) <= 64
+    shapes = jax.eval_shape(function, witness, *args)
+
+    def never(*_: Any) -> Any:
+        return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+
+    return lax.cond(is_taken, function, never, witness, *args)

@@ -1,0 +1,139 @@
+"""Real processes on this machine that work on one run: the same chain, other layouts, and a death."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradless.cli.devices import from_torchrun
+from gradless.records import AcceptedLog, list_checkpoints, load_newest
+
+PATIENCE = 120  # seconds, on a busy machine
+RUN = [sys.executable, "-m", "gradless"]
+
+
+def gradless(*words):
+    return subprocess.run([*RUN, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def chain_of(run):
+    """Return the tensors of the newest checkpoint and the accepted steps."""
+    newest = load_newest(Path(run, "checkpoints"), pytest.fail, set_aside=False)
+    accepted = AcceptedLog(Path(run, "accepted.log"), 1).read(0, newest.step)
+    return newest.step, {name: one.tobytes() for name, one in newest.tensors.items()}, accepted.tolist()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    run = tmp_path_factory.mktemp("alone") / "run"
+    assert gradless("train", "rosenbrock", "--steps", 3000, "--run", run, "--quiet").returncode == 0
+    return chain_of(run)
+
+
+def test_two_processes_make_the_chain_of_one_and_one_goes_on_with_it(alone, tmp_path):
+    run = tmp_path / "run"
+    words = ["train", "rosenbrock", "--mesh", "proposals=2", "--run", run, "--record-every", 3]
+    begun = gradless("launch", "-n", 2, "--", *words, "--steps", 1500, "--json")
+    assert begun.returncode == 0, begun.stderr
+    lines = [json.loads(line) for line in begun.stdout.splitlines()]  # of process 0 alone, and nothing else
+    assert lines[-1]["steps"] == 1500
+    assert gradless("resume", run, "--steps", 2000, "--quiet").returncode == 0
+    again = gradless("launch", "-n", 2, "--", "resume", run, "--steps", 3000, "--mesh", "proposals=4", "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert chain_of(run) == alone
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_when_a_process_dies_the_others_end_and_the_run_goes_on(tmp_path, victim):
+    run = tmp_path / "run"
+    words = [
+        "train",
+        "rosenbrock",
+        "--mesh",
+        "proposals=2",
+        "--run",
+        run,
+        "--steps",
+        10**8,
+        "--checkpoint-every",
+        "0.5",
+    ]
+    words = [*RUN, "launch", "-n", "2", "--", *map(str, words)]
+    launcher = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: newest(run) > 0, launcher)
+    os.kill(process(launcher.pid, victim), signal.SIGKILL)
+    began = time.monotonic()
+    _, told = launcher.communicate(timeout=PATIENCE)
+    assert time.monotonic() - began < 60
+    assert launcher.returncode != 0
+    assert "another process of this run has ended" in told
+    assert "Traceback" not in told
+    step = newest(run)
+    assert gradless("resume", run, "--steps", step + 500, "--quiet").returncode == 0
+    assert newest(run) == step + 500
+
+
+def newest(run):
+    folder = Path(run, "checkpoints")
+    return max((int(path.stem) for path in list_checkpoints(folder)), default=-1) if folder.is_dir() else -1
+
+
+def wait_until(condition, process):
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def process(launcher, place):
+    """Return the id of one of the processes that a launcher has started."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if parent == launcher and words[words.index(b"--process") + 1] == str(place).encode():
+                return int(entry.name)
+    raise AssertionError(f"process {place} is not there")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["train", "rosenbrock", "--process", 0], "belong together"),
+        (["train", "rosenbrock", "--coordinator", "here", "--process", 0, "--processes", 2], "must be HOST:PORT"),
+        (["train", "rosenbrock", "--coordinator", "a:1", "--process", 2, "--processes", 2], "must be below the 2"),
+        (["train", "rosenbrock", "--mesh", "proposals=two"], "must look like proposals=4,data=2"),
+        (["train", "rosenbrock", "--mesh", "rows=2"], "must look like proposals=4,data=2"),
+        (["train", "rosenbrock", "--speculate", "often"], "must be a whole number or auto"),
+        (["launch", "--", "doctor"], "launch starts train or resume"),
+    ],
+)
+def test_wrong_use_is_one_line(cli, words, told):
+    result = cli(*map(str, words))
+    assert result.exit_code == 2
+    assert told in result.output
+    assert "Traceback" not in result.output
+
+
+def test_torchruns_variables_are_understood():
+    variables = {"MASTER_ADDR": "node7", "MASTER_PORT": "29500", "RANK": "3", "WORLD_SIZE": "8"}
+    assert from_torchrun(variables) == {"coordinator_address": "node7:29501", "num_processes": 8, "process_id": 3}
+    assert from_torchrun({"RANK": "3"}) == {}
+
+
+def test_speculation_and_a_mesh_by_flags_make_the_same_chain(alone, tmp_path):
+    run = tmp_path / "run"
+    words = ["--steps", 3000, "--run", run, "--quiet", "--mesh", "proposals=2", "--speculate", "auto"]
+    assert gradless("train", "rosenbrock", *words).returncode == 0
+    assert chain_of(run) == alone
+    assert np.all(np.diff(alone[2]) > 0)
