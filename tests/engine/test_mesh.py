@@ -11,6 +11,7 @@ import gradless as gl
 from gradless.engine import run
 from gradless.engine.plan import Plan
 from gradless.engine.train import prepare
+from gradless.problems import make_problem
 
 X = np.linspace(-1, 1, 24, dtype=np.float32)[:, None]
 DATA = (X, np.sin(3 * X))
@@ -157,3 +158,15 @@ def test_data_send_a_loss_and_one_number_per_neuron():
     words = messages(gl.mesh(data=2))
     assert words
     assert max(words) <= 2 * (1 + neurons) < 2 * num_parameters
+
+
+@needs_devices
+@pytest.mark.parametrize("batches", [None, gl.minibatch(200)])
+def test_a_net_for_digits_with_signal_norm_is_the_same_to_the_last_bit(batches):
+    # Wide layers and many samples: sums that a compiler would take in another order in another program.
+    digits = make_problem("digits", {})
+    settings = {"data": digits.data, "batches": batches, "steps": 400}
+    expected = gl.train(NORM, digits.loss, digits.init, **settings)
+    found = gl.train(NORM, digits.loss, digits.init, mesh=gl.mesh(proposals=2), speculate=4, **settings)
+    assert_same(found, expected)
+    assert 0.05 < expected.acceptance < 0.95

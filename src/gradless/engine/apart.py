@@ -19,6 +19,7 @@ def apart(function: Callable[..., Any], witness: jax.Array, *args: Any) -> Any:
     number = first.astype(jnp.uint8) if first.dtype == jnp.bool_ else first
     bits = lax.bitcast_convert_type(number, jnp.dtype(f"uint{8 * number.dtype.itemsize}"))
     is_taken = lax.population_count(bits) <= 64
+    function = jax.jit(function)  # traced once
     shapes = jax.eval_shape(function, witness, *args)
 
     def never(*_: Any) -> Any:

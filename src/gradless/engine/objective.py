@@ -3,12 +3,14 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gradless.engine.apart import apart
 from gradless.engine.batches import num_samples
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.layout import Layout
@@ -66,14 +68,13 @@ class Objective:
     def _with_lambda(self, batch: Any) -> Evaluate:
         seen, flattening = batch if self.has_data else None, self.flattening
         traced = self._traced(seen)
-        terms = traced.data_terms(seen)
+        terms = terms_of(traced, seen)
         look = features_first(lambda x: traced(flattening.unflatten(x), seen, terms))
 
         def evaluate(x: jax.Array) -> Evaluation:
-            # Between the barriers the pass is compiled alike in every program, so that a replay finds the same lambda.
-            x = jax.lax.optimization_barrier(x)
-            loss, lam = jax.lax.optimization_barrier(look(x))
-            return Evaluation(loss, lam=_spread(lam, flattening))
+            # Apart, so that a replay and a round of speculation find the same lambda to the last bit.
+            loss, lam = apart(look, x)
+            return Evaluation(_tied(loss, lam), lam=_spread(lam, flattening))
 
         return evaluate
 
@@ -92,8 +93,7 @@ class Objective:
                 return features_first(lambda x: self.value(x, part))(x), {}
             return features_first(lambda x: traced.look(traced.arrays(unflatten(x)), part, terms))(x)
 
-        terms_of = traced.data_terms if traced else lambda part: ()
-        all_parts = shards.all_parts(self.layout, batch, terms_of, look)
+        all_parts = shards.all_parts(self.layout, batch, partial(terms_of, traced), look)
 
         def evaluate(x: jax.Array) -> Evaluation:
             losses, squares = zip(*all_parts(x), strict=True)
@@ -101,10 +101,26 @@ class Objective:
             if traced is None:
                 return Evaluation(loss)
             lam = traced.lambdas({path: Squares.together([one[path] for one in squares]) for path in squares[0]})
-            loss, lam = jax.lax.optimization_barrier((loss, lam))
-            return Evaluation(loss, lam=_spread(lam, self.flattening))
+            return Evaluation(_tied(loss, lam), lam=_spread(lam, self.flattening))
 
         return evaluate
+
+
+def terms_of(traced: TracedSignal | None, batch: Any) -> tuple[jax.Array, ...]:
+    """Return what lambda needs of the data alone, computed apart as lambda is."""
+    arrays = jax.tree.leaves(batch)
+    if traced is None or not arrays:
+        return () if traced is None else traced.data_terms(batch)
+    return apart(lambda _, batch: traced.data_terms(batch), arrays[0], batch)
+
+
+def _tied(loss: jax.Array, lam: list[jax.Array]) -> jax.Array:
+    """Return the loss, such that lambda has to be computed to know it.
+
+    Where only the loss is asked for, the compiler would leave lambda out, and what is left could round differently.
+    """
+    is_negative = [jnp.any(one < 0) for one in lam]  # never
+    return jnp.where(jnp.any(jnp.stack(is_negative)), jnp.nan, loss) if lam else loss
 
 
 def _spread(lam: list[jax.Array], flattening: Flattening) -> jax.Array:

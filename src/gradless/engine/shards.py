@@ -45,7 +45,7 @@ class Shards:
         here = self.number // (1 if layout is None else layout.data)
         size = num_samples(batch) // here
         parts = [_rows(batch, place * size, size) for place in range(here)]
-        terms = [apart(lambda _, part: terms_of(part), jax.tree.leaves(part)[0], part) for part in parts]
+        terms = [terms_of(part) for part in parts]
 
         def look_at(x: jax.Array, place: int) -> Any:
             return apart(look, x, parts[place], terms[place])

@@ -179,10 +179,10 @@ def _step(way: Way, looked: Looked, noise: Any, state: State, evaluate: Evaluate
     """
     algorithm: Any = way.algorithm
     has_lambda = bool(way.program.objective.signal_norm)
-    state = refresh(state, evaluate, is_new if has_lambda else False)._replace(loss=looked.loss)
+    state = refresh(state, evaluate, is_new) if has_lambda else state._replace(loss=looked.loss)
     proposal = algorithm.propose(noise, state)
     evaluation = Evaluation(looked.loss_new)
     if has_lambda:
-        lam = lax.cond(looked.is_accepted, lambda: evaluate(proposal.x).lam, lambda: state.lam)
-        evaluation = evaluation._replace(lam=lam)
+        unchanged = Evaluation(looked.loss_new, state.lam)
+        evaluation = lax.cond(looked.is_accepted, lambda: evaluate(proposal.x), lambda: unchanged)
     return algorithm.decide(noise, state, proposal, evaluation)[0]
