@@ -19,7 +19,7 @@ run: $(VENV)/.installed
 	$(BIN)/gradless train digits
 
 test: lint
-	$(BIN)/pytest -n 2 -m 'not soak'
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not soak'
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
