@@ -1,13 +1,16 @@
 """`gradless reproduce`: data, pictures, a page and a table of verdicts; stopped, it goes on with the same command."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from gradless.cli import main
 from gradless.experiments import fig3
 from gradless.experiments.claims import FAIL, judge
 
@@ -17,32 +20,45 @@ def reproduce(cli):
     return lambda *arguments, code=0: cli("reproduce", *arguments, code=code).output
 
 
-def test_one_command_leaves_data_pictures_verdicts_and_a_page(reproduce, tmp_path):
-    words = reproduce("F3", "e2", "--scale", "smoke", "-o", tmp_path)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Make F3 and E2 once; return the folder and what was said."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    result = CliRunner().invoke(main, ["reproduce", "F3", "e2", "--scale", "smoke", "-o", str(folder)])
+    assert result.exit_code == 0, result.output
+    return folder, result.output
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    return shutil.copytree(made[0], tmp_path / "copied")
+
+
+def test_one_command_leaves_data_pictures_verdicts_and_a_page(reproduce, made, copied):
+    words = made[1]
     assert "F3a" in words
     assert "E2" in words
-    assert {path.suffix for path in (tmp_path / "F3").iterdir()} >= {".csv", ".png", ".svg"}
-    page = (tmp_path / "index.html").read_text()
+    assert {path.suffix for path in (copied / "F3").iterdir()} >= {".csv", ".png", ".svg"}
+    page = (copied / "index.html").read_text()
     assert page.count("<svg") == 2
-    claims = [verdict["claim"] for verdict in json.loads((tmp_path / "verdicts.json").read_text())]
+    claims = [verdict["claim"] for verdict in json.loads((copied / "verdicts.json").read_text())]
     assert claims == ["F3a", "F3b", "E2"]
-    reproduce("E2", "--scale", "smoke", "-o", tmp_path)  # what was there before stays on the page
-    assert claims == [verdict["claim"] for verdict in json.loads((tmp_path / "verdicts.json").read_text())]
-    assert (tmp_path / "index.html").read_text().count("<svg") == 2
+    reproduce("E2", "--scale", "smoke", "-o", copied)  # what was there before stays on the page
+    assert claims == [verdict["claim"] for verdict in json.loads((copied / "verdicts.json").read_text())]
+    assert (copied / "index.html").read_text().count("<svg") == 2
 
 
-def test_redraw_uses_the_saved_data_alone(reproduce, tmp_path, monkeypatch):
-    reproduce("F3", "--scale", "smoke", "-o", tmp_path)
-    (tmp_path / "F3" / "fig3.png").unlink()
+def test_redraw_uses_the_saved_data_alone(reproduce, copied, monkeypatch):
+    (copied / "F3" / "fig3.png").unlink()
     monkeypatch.setattr(fig3, "run", lambda *arguments: pytest.fail("it ran again"))
-    reproduce("F3", "--scale", "smoke", "-o", tmp_path, "--redraw")
-    assert (tmp_path / "F3" / "fig3.png").exists()
+    reproduce("F3", "--scale", "smoke", "-o", copied, "--redraw")
+    assert (copied / "F3" / "fig3.png").exists()
 
 
-def test_a_claim_that_fails_is_exit_code_1(reproduce, tmp_path, monkeypatch):
+def test_a_claim_that_fails_is_exit_code_1(reproduce, copied, monkeypatch):
     bad = judge("F3a", "says", "measured", "rule", holds=False)
     monkeypatch.setattr(fig3, "check", lambda out, scale: [bad])
-    assert FAIL in reproduce("F3", "--scale", "smoke", "-o", tmp_path, code=1)
+    assert FAIL in reproduce("F3", "--scale", "smoke", "-o", copied, code=1)
 
 
 def test_wrong_use_is_one_line(reproduce, tmp_path):
