@@ -81,3 +81,14 @@ def test_the_precision_of_new_parameters():
         assert initial.parameter_dtype("float32") == jnp.float32
     with pytest.raises(ValueError, match=r"dtype must be a floating-point type, got int32"):
         initial.parameter_dtype("int32")
+
+
+def test_weights_are_the_numbers_that_jax_draws_in_their_own_shape():
+    key, shape = jax.random.key(3), (2, 3, 4)
+    expected = jax.random.normal(key, shape, "float32") * np.float32(0.5)  # gain 1 over the root of a fan-in of 4
+    np.testing.assert_array_equal(initial.kaiming(key, shape, 4, 1.0, jnp.dtype("float32"))["weight"], expected)
+    key_weight, _ = jax.random.split(key)
+    one = jax.random.uniform(key_weight, shape, "float32", -0.5, 0.5)
+    np.testing.assert_array_equal(initial.pytorch(key, shape, 4, 1.0, jnp.dtype("float32"))["weight"], one)
+    two = jax.random.normal(key_weight, shape, "float32") * np.float32(0.25)
+    np.testing.assert_array_equal(initial.gaussian(0.25)(key, shape, 4, 1.0, jnp.dtype("float32"))["weight"], two)

@@ -3,6 +3,9 @@
 A scheme draws one layer: ``scheme(key, shape, fan_in, gain, dtype) -> {"weight": ..., "bias": ...}``. ``shape`` is that
 of the weight, outputs last; the bias has one number per output. ``fan_in`` is the number of inputs of one neuron, and
 ``gain`` makes up for what the activation takes from the signal.
+
+Weights are drawn in one row and then shaped: the same numbers, but JAX compiles its generator anew for every shape, and
+for the four axes of a convolution's kernel three times as long as for one.
 """
 
 import math
@@ -29,7 +32,7 @@ def gaussian(sigma: float) -> Scheme:
     def draw(key: jax.Array, shape: tuple[int, ...], fan_in: int, gain: float, dtype: jnp.dtype) -> Layer:
         key_weight, key_bias = jax.random.split(key)
         return {
-            "weight": sigma * jax.random.normal(key_weight, shape, dtype),
+            "weight": sigma * jax.random.normal(key_weight, (math.prod(shape),), dtype).reshape(shape),
             "bias": sigma * jax.random.normal(key_bias, shape[-1:], dtype),
         }
 
@@ -44,7 +47,7 @@ def pytorch(key: jax.Array, shape: tuple[int, ...], fan_in: int, gain: float, dt
     key_weight, key_bias = jax.random.split(key)
     bound = 1 / math.sqrt(fan_in)
     return {
-        "weight": jax.random.uniform(key_weight, shape, dtype, -bound, bound),
+        "weight": jax.random.uniform(key_weight, (math.prod(shape),), dtype, -bound, bound).reshape(shape),
         "bias": jax.random.uniform(key_bias, shape[-1:], dtype, -bound, bound),
     }
 
@@ -52,7 +55,7 @@ def pytorch(key: jax.Array, shape: tuple[int, ...], fan_in: int, gain: float, dt
 def kaiming(key: jax.Array, shape: tuple[int, ...], fan_in: int, gain: float, dtype: jnp.dtype) -> Layer:
     """Weights are drawn from N(0, gain^2/fan_in), so that the signal keeps its variance in depth; biases are 0."""
     return {
-        "weight": gain / math.sqrt(fan_in) * jax.random.normal(key, shape, dtype),
+        "weight": gain / math.sqrt(fan_in) * jax.random.normal(key, (math.prod(shape),), dtype).reshape(shape),
         "bias": jnp.zeros(shape[-1:], dtype),
     }
 
