@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
 from click.testing import CliRunner
 
@@ -23,8 +24,9 @@ def reproduce(cli):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Make F3 and E2 once; return the folder and what was said."""
-    folder = tmp_path_factory.mktemp("reproduce")
+    folder, before = tmp_path_factory.mktemp("reproduce"), jax.config.jax_enable_x64
     result = CliRunner().invoke(main, ["reproduce", "F3", "e2", "--scale", "smoke", "-o", str(folder)])
+    jax.config.update("jax_enable_x64", before)
     assert result.exit_code == 0, result.output
     return folder, result.output
 
