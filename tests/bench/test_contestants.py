@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from gradless.bench.contestants import CONTESTANTS, SessionChain, started
+from gradless.bench import torch_eager
+from gradless.bench.contestants import CONTESTANTS, SessionChain, TorchEager, started
 from gradless.bench.jax_scan import ScannedChain
 from gradless.bench.torch_eager import EagerChain, as_module
 from gradless.bench.workloads import WORKLOADS, tiny
@@ -103,6 +104,31 @@ def test_mu_follows_accepted_moves(who):
     mu = np.asarray(chain.carry.mu if who == "jax-scan" else chain.mu[0])
     # x + eps is rounded to float32 at 2: half a unit there is 1.2e-7, of a move of 1e-3.
     np.testing.assert_allclose(mu, 0.25 * (x - np.float32([-2.0, 2.0])), atol=1.2e-7)
+
+
+@pytest.mark.parametrize(
+    ("one", "both", "chosen"), [(1.0, 100.0, 1), (1.0, 0.95, 1), (1.0, 0.6, 2)], ids=["worse", "no better", "better"]
+)
+def test_torch_has_the_threads_that_serve_it_best(monkeypatch, one, both, chosen):
+    """Whatever two threads cost here: on a busy machine a hundred times one, at which nobody would leave it."""
+    clock = [0.0]
+
+    def step(chain, closure):
+        clock[0] += {1: one, 2: both}[torch.get_num_threads()]
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        monkeypatch.setattr(torch_eager.time, "perf_counter", lambda: clock[0])
+        monkeypatch.setattr(EagerChain, "step", step)
+        chain = TorchEager().prepare(tiny("W3"))
+        assert chain.threads == chosen
+        assert torch.get_num_threads() == 2
+        clock[0] = 0.0
+        chain(7)
+        assert clock[0] == pytest.approx(7 * {1: one, 2: both}[chosen])
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.soak

@@ -98,6 +98,7 @@ class TorchEager:
 
         chain = EagerChain(workload)
         chain(1)
+        chain.choose_threads()
         return chain
 
 

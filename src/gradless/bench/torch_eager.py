@@ -3,6 +3,8 @@
 The nets are PyTorch's own layers with the same parameters as the workload's, so that both compute the same loss.
 """
 
+import contextlib
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -15,6 +17,8 @@ from gradless.bench.workloads import Workload
 from gradless.models import MLP, RNN, ResNet
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
+TRIALS = 3  # of each number of threads
+CLEARLY = 0.9  # of one thread's time: what more threads must get below to be worth having
 
 
 class EagerChain:
@@ -31,6 +35,7 @@ class EagerChain:
         self.n_s, self.n_cr = settings.get("n_s", 100), 0
         self.has_lambda = bool(settings.get("signal_norm", False))
         self.of_data: torch.Tensor | None = None
+        self.threads = torch.get_num_threads()
         self.mu: list[Any] = [torch.zeros_like(p) if self.epsilon else 0.0 for p in self.params]
         with torch.no_grad():
             self.loss = self.model(*next(self.batches)).item()
@@ -38,9 +43,25 @@ class EagerChain:
 
     def __call__(self, steps: int) -> None:
         """Make so many steps."""
-        for _ in range(steps):
-            batch = next(self.batches)
-            self.step(lambda batch=batch: self.model(*batch))  # type: ignore[misc]
+        with _threads(self.threads):
+            for _ in range(steps):
+                batch = next(self.batches)
+                self.step(lambda batch=batch: self.model(*batch))  # type: ignore[misc]
+
+    def choose_threads(self) -> None:
+        """Take one thread, unless all of them are clearly faster.
+
+        PyTorch's threads wait for one another by spinning, at every operation. Where something else has a core, each of
+        the thousand small operations of a deep net then waits for the scheduler: a hundred times its own time.
+        """
+        seconds: dict[int, float] = {}
+        for _ in range(TRIALS):
+            for self.threads in (1, torch.get_num_threads()):
+                began = time.perf_counter()
+                self(1)
+                seconds[self.threads] = min(seconds.get(self.threads, float("inf")), time.perf_counter() - began)
+        fastest = min(seconds, key=lambda threads: seconds[threads])
+        self.threads = fastest if seconds[fastest] < CLEARLY * seconds[1] else 1
 
     @torch.no_grad()
     def step(self, closure: Callable[[], torch.Tensor]) -> None:
@@ -76,6 +97,17 @@ class EagerChain:
             self.of_data = inputs[0].square().sum(dim=1).mean().rsqrt()  # on a fixed batch always the same
         of_layers = [self.of_data, *(h.square().sum(dim=1).mean().rsqrt() for h in inputs[1:])]
         return [of_layers[i // 2] if i % 2 == 0 else 1.0 for i in range(len(self.params))]
+
+
+@contextlib.contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Let PyTorch compute with so many threads, and afterwards with as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def as_module(workload: Workload) -> nn.Module:
