@@ -13,6 +13,7 @@ import gradless as gl
 from gradless.engine.chains import Chain
 from gradless.records import AcceptedLog, RunDirectory, RunError, disk, list_checkpoints, load, save
 from gradless.runs import parse_batch, resume, stored_plan, stored_problem
+from gradless.threefry import NAME
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -415,3 +416,12 @@ def test_a_batch_is_read_from_one_word():
 
 def test_resume_is_public():
     assert gl.resume is resume
+
+
+def test_a_run_names_its_generator_and_goes_on_with_no_other(tmp_path):
+    run = tmp_path / "run"
+    gl.train(gl.metropolis(sigma=0.1), quadratic, np.ones(2, np.float32), steps=3, run=run)
+    assert RunDirectory.open(run).settings["generator"] == NAME
+    edit_settings(run, lambda settings: settings.update(generator="dice"))
+    with pytest.raises(RunError, match=f"was made with random numbers by dice, this gradless has {NAME}"):
+        resume(run, steps=6, loss=quadratic, params=np.ones(2, np.float32))

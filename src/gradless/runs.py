@@ -27,6 +27,7 @@ from gradless.kernels import algorithm_from_json
 from gradless.problem import Problem
 from gradless.problems import make_problem
 from gradless.records import AcceptedLog, Checkpoint, RunDirectory, RunError, list_checkpoints, load, load_newest
+from gradless.threefry import NAME as GENERATOR
 from gradless.types import Algorithm, Loss
 
 
@@ -251,6 +252,8 @@ def stored_plan(path: str | Path, settings: dict[str, Any], problem: Problem) ->
     if settings.get("x64", is_x64()) != is_x64():
         mode = "with" if settings["x64"] else "without"
         raise RunError(f"{path} was made {mode} JAX's jax_enable_x64: set it so before you go on, or use gl.resume")
+    if settings.get("generator", GENERATOR) != GENERATOR:
+        raise RunError(f"{path} was made with random numbers by {settings['generator']}, this gradless has {GENERATOR}")
     return plan
 
 

@@ -169,6 +169,7 @@ HOSTILE = [
     {"plan": {"steps": 9, "chains": [0], "batches": {"name": "fullbatch"}, "precision": "float128"}},
     {"plan": {"steps": 9, "chains": [0], "batches": {"name": "fullbatch"}, "target_metric": "x >= 1"}},
     {"x64": "yes"},
+    {"generator": ["xorshift"]},
 ]
 
 

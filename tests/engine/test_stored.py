@@ -37,7 +37,7 @@ def meta(meta_once):
 
 
 def test_a_checkpoint_of_other_chains_or_another_problem_is_refused(meta):
-    about = {"problem": "sine", "options": {"width": 3}, "algorithm": {"name": "amc"}}
+    about = {"problem": "sine", "options": {"width": 3}, "algorithm": {"name": "amc"}, "generator": "dice"}
     check_same_run({"settings": about, **meta}, about, session_of(begun=False))
     with pytest.raises(RunError, match=r"is of chains \[0\], the run's settings say \[0, 1\]"):
         check_same_run({"settings": about, **meta}, about, session_of(begun=False, chains=(0, 1)))

@@ -17,6 +17,7 @@ from gradless.engine.session import Listener, Session, precision_of
 from gradless.engine.stored import check_rows, check_same_run, checked_meta
 from gradless.kernels import algorithm_to_json
 from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, load_newest
+from gradless.threefry import NAME as GENERATOR
 from gradless.types import Algorithm
 
 
@@ -30,7 +31,13 @@ def begin_recording(
     report: Any = None,
 ) -> "Recording":
     """Make the run directory of a new session and let it follow along; `about` says what the problem is."""
-    settings = {**about, "algorithm": algorithm_to_json(algorithm), "plan": plan.to_json(), "x64": is_x64()}
+    settings = {
+        **about,
+        "algorithm": algorithm_to_json(algorithm),
+        "plan": plan.to_json(),
+        "x64": is_x64(),
+        "generator": GENERATOR,
+    }
     directory = RunDirectory.create(path, settings, environment(), overwrite)
     recording = Recording(directory, session, plan, step=0, report=report or _warn)
     session.listeners.insert(0, recording)  # before a callback, whose exception must not keep a chunk from the record

@@ -32,7 +32,7 @@ def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
 def check_same_run(meta: dict[str, Any], of_run: dict[str, Any], session: Session) -> None:
     """Refuse a checkpoint that was written under another problem or algorithm, even where the shapes agree."""
     of_checkpoint = meta["settings"] if isinstance(meta.get("settings"), dict) else {}
-    for name in ("problem", "options", "algorithm"):
+    for name in ("problem", "options", "algorithm", "generator"):
         if of_checkpoint.get(name) != of_run.get(name):
             raise RunError(
                 f"the checkpoint is of {name} {of_checkpoint.get(name)}, the run's settings say {of_run.get(name)}: "
