@@ -19,6 +19,8 @@ from gradless.types import Key
 NAME = "threefry2x32-20, inverse error function"  # a run says so: other numbers would make another chain
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
+MAX_CHUNK = 1 << 16  # numbers that are drawn at once
+FEW_BYTES = 1 << 15  # of numbers: the loop draws so few for several steps at once, which XLA computes well
 
 
 def threefry(key: tuple[jax.Array, jax.Array], counter: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -53,19 +55,34 @@ def _key(first: jax.Array, second: jax.Array) -> Key:
     return jax.random.wrap_key_data(jnp.stack([first, second]), impl="threefry2x32")
 
 
-def words(key: Key, shape: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """Return the two words of every element's counter, its place in the array."""
-    size = math.prod(shape)
-    if size >= 1 << 32:
-        raise ValueError(f"x must have fewer than 2^32 elements, got {size}")
-    place = lax.iota(np.uint32, size).reshape(shape)
+def words(key: Key, place: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the two words of every place in an array: its counter is the place."""
     return threefry(_words_of(key), (jnp.zeros_like(place), place))
 
 
 def normal(key: Key, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
-    """Return standard normal numbers, float32 or float64: the inverse error function of uniform numbers on (-1, 1)."""
-    dtype = np.dtype(dtype)
-    first, second = words(key, shape)
+    """Return standard normal numbers, float32 or float64.
+
+    Many are drawn in chunks of a power of two, the last of which overlaps the one before. XLA gives every thread its
+    share of a long vector, and where the length is odd it then computes number by number, ten times slower.
+    """
+    size, dtype = math.prod(shape), np.dtype(dtype)
+    if size >= 1 << 32:
+        raise ValueError(f"x must have fewer than 2^32 elements, got {size}")
+    if size * dtype.itemsize <= FEW_BYTES:
+        return _normal_at(key, lax.iota(np.uint32, size), dtype).reshape(shape)
+    chunk = min(MAX_CHUNK, 1 << ((size // 2).bit_length() - 1))
+
+    def draw_chunk(number: jax.Array, drawn: jax.Array) -> jax.Array:
+        begin = jnp.minimum(number.astype(np.uint32) * np.uint32(chunk), np.uint32(size - chunk))
+        return lax.dynamic_update_slice(drawn, _normal_at(key, begin + lax.iota(np.uint32, chunk), dtype), (begin,))
+
+    return lax.fori_loop(0, -(-size // chunk), draw_chunk, jnp.zeros(size, dtype)).reshape(shape)
+
+
+def _normal_at(key: Key, place: jax.Array, dtype: np.dtype) -> jax.Array:
+    """Return the normal numbers of these places: the inverse error function of uniform numbers on (-1, 1)."""
+    first, second = words(key, place)
     if dtype == np.float32:
         bits, one = (first ^ second) >> np.uint32(9), np.uint32(0x3F800000)
     else:
