@@ -22,7 +22,7 @@ def test_the_published_known_answers():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape", [(1,), (1000,), (3, 7), (70_001,)])
+@pytest.mark.parametrize("shape", [(1,), (1000,), (3, 7), (8_193,), (70_001,)])
 def test_they_are_the_numbers_of_jax(dtype, shape):
     with jax.enable_x64(True):
         draw = jax.jit(normal, static_argnums=(1, 2))
@@ -39,10 +39,11 @@ def test_they_are_the_same_when_every_operation_is_compiled_by_itself(dtype):
         np.testing.assert_array_equal(normal(key, (3, 7), dtype), jax.random.normal(key, (3, 7), dtype))
 
 
-def test_many_keys_at_once_give_what_each_gives_alone():
+@pytest.mark.parametrize("size", [11, 20_001])  # drawn at once, and in chunks
+def test_many_keys_at_once_give_what_each_gives_alone(size):
     keys = jax.random.split(jax.random.key(3), 5)
-    together = jax.vmap(lambda key: normal(key, (11,), "float32"))(keys)
-    np.testing.assert_array_equal(together, [normal(key, (11,), "float32") for key in keys])
+    together = jax.vmap(lambda key: normal(key, (size,), "float32"))(keys)
+    np.testing.assert_array_equal(together, [normal(key, (size,), "float32") for key in keys])
 
 
 def test_they_are_normal_and_independent_of_their_neighbours():

@@ -18,7 +18,7 @@ from gradless.bench.peers.gradless import ours
 from gradless.bench.peers.peer import Peer
 from gradless.bench.peers.search import Search
 from gradless.bench.peers.task import Task
-from gradless.engine.batches import Progressive
+from gradless.engine.batches import Minibatch
 from gradless.engine.plan import parse_metric
 from gradless.engine.session import precision_of
 from gradless.engine.train import as_device
@@ -181,15 +181,11 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
-def _progressive(start: int, threshold: float) -> Callable[[Problem], Progressive]:
-    return lambda problem: Progressive(start, problem.error, threshold)  # type: ignore[arg-type]
-
-
 MNIST = (
     ours(
-        "sigma 0.01, n_s 20, signal norm, batch from 1000, doubled at 5% error",
+        "sigma 0.01, n_s 20, signal norm, minibatches of 2000 held for 200 moves",
         AMC(sigma=1e-2, n_s=20, signal_norm=True),
-        _progressive(1000, 0.05),
+        lambda problem: Minibatch(2000, hold=200),
     ),
     evosax.OPEN_ES,
     evosax.OPEN_ES_STEADY,
