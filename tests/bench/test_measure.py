@@ -115,6 +115,8 @@ def test_mu_and_lambda_are_each_seen_in_what_a_chain_holds():
     cases = held_by_case(tiny("W6"))
     assert cases["with mu"].vectors >= cases["epsilon 0"].vectors + 1
     assert cases["with lambda"].vectors >= cases["epsilon 0"].vectors + 1
+    # Proposals are looked at one after the other, and made again when they are accepted: nothing is kept of them.
+    assert cases["speculating 4 ahead"].vectors < cases["epsilon 0"].vectors + 2
     assert held(tiny("W3")).vectors > 1
 
 

@@ -105,7 +105,7 @@ class TorchEager:
 CONTESTANTS: tuple[Contestant, ...] = (Gradless(), JaxScan(), TorchEager())
 
 
-def started(workload: Workload, num_chains: int = 1) -> Session:
+def started(workload: Workload, num_chains: int = 1, speculate: int = 1) -> Session:
     """Return a session on the workload whose chains have begun, all of them at the workload's start."""
     plan = Plan(
         steps=LARGEST,
@@ -113,6 +113,7 @@ def started(workload: Workload, num_chains: int = 1) -> Session:
         batches=FullBatch() if workload.batch is None else Minibatch(workload.batch),
         precision=workload.precision,
         record_every=SELDOM,
+        speculate=speculate,
     )
     problem = workload.problem
     session = prepare(AMC(**workload.settings), problem.loss, workload.start(), plan, data=workload.data)

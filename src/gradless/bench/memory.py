@@ -15,10 +15,12 @@ from gradless.engine import run
 from gradless.engine.session import precision_of
 
 STEPS = 3  # enough for every buffer to have been used
-CASES: dict[str, dict[str, Any]] = {
-    "epsilon 0": {"epsilon": 0.0, "signal_norm": False},
-    "with mu": {"epsilon": 1e-3, "signal_norm": False},
-    "with lambda": {"epsilon": 0.0, "signal_norm": True},
+PLAIN = {"epsilon": 0.0, "signal_norm": False}
+CASES: dict[str, tuple[dict[str, Any], int]] = {  # settings, and proposals a round
+    "epsilon 0": (PLAIN, 1),
+    "with mu": ({**PLAIN, "epsilon": 1e-3}, 1),
+    "with lambda": ({**PLAIN, "signal_norm": True}, 1),
+    "speculating 4 ahead": (PLAIN, 4),
 }
 
 
@@ -48,13 +50,16 @@ def _peak_here(make: Callable[[str], Workload], name: str) -> float:
 
 
 def held_by_case(workload: Workload) -> dict[str, Held]:
-    """Return what a chain holds without mu and lambda, and with each of them."""
-    return {name: held(replace(workload, settings={**workload.settings, **own})) for name, own in CASES.items()}
+    """Return what a chain holds without mu, lambda and speculation, and with each of them."""
+    return {
+        name: held(replace(workload, settings={**workload.settings, **own}), speculate)
+        for name, (own, speculate) in CASES.items()
+    }
 
 
-def held(workload: Workload) -> Held:
+def held(workload: Workload, speculate: int = 1) -> Held:
     """Return what the loop holds at most, from XLA's plan of its buffers; the data are not counted."""
-    session = started(workload)
+    session = started(workload, speculate=speculate)
     chain, (program, data) = session.chains[0], session.work.stage(0)
     alone = LossAlone(session)
     vector = session.points[0].nbytes
