@@ -14,9 +14,10 @@ from gradless.bench.memory import held, held_by_case, peak_megabytes
 from gradless.bench.roofline import Machine
 from gradless.bench.split import LossAlone, NoiseAlone, Split, draw_again, evaluate_again
 from gradless.bench.timing import Spread
-from gradless.bench.workloads import tiny
+from gradless.bench.workloads import Workload, tiny
 from gradless.engine.program import key_steps
 from gradless.engine.stepping import block_length
+from gradless.problems import make_problem
 
 MACHINE = Machine(1e11, 1e10, 1e9)
 
@@ -118,6 +119,13 @@ def test_mu_and_lambda_are_each_seen_in_what_a_chain_holds():
     # Proposals are looked at one after the other, and made again when they are accepted: nothing is kept of them.
     assert cases["speculating 4 ahead"].vectors < cases["epsilon 0"].vectors + 2
     assert held(tiny("W3")).vectors > 1
+
+
+def test_without_mu_a_chain_holds_two_vectors():
+    """x and the proposal; the noise, as long as they are, is not held beyond the move."""
+    made = make_problem("sine", {"width": 100, "points": 32})
+    workload = Workload("sine", "minibatches", made, {"sigma": 1e-2, "epsilon": 0.0}, batch=4)
+    assert held(workload).vectors < 2.3
 
 
 def test_the_peak_is_that_of_a_new_process():

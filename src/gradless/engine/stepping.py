@@ -94,6 +94,12 @@ def go_one_by_one(way: Way, end: jax.Array, going: Going) -> Going:
 def _blocks(way: Way, make_step: Callable[[Any, Going], Going], end: jax.Array, going: Going) -> Going:
     """Make the steps up to `end`, each with its own noise, drawn for a block of them at once."""
     length = block_length(going.carry.state.x)
+    if length == 1:  # and then not held beyond the move, which is as long as x
+        return lax.while_loop(
+            lambda going: going.carry.t < end,
+            lambda going: make_step(way.noise(going.carry.t, going.carry.state.x), going),
+            going,
+        )
 
     def make_block(going: Going) -> Going:
         begin = going.carry.t // length * length
