@@ -108,6 +108,8 @@ def connect(place: dict[str, Any], num_devices: int) -> None:
 
     _keep_standard_output_clean()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # Otherwise JAX aborts a process, without a word to us, when it hears that another one has died.
+    jax.config.update("jax_enable_recoverability", True)
     processes = place.get("num_processes") or _num_processes(dict(os.environ))
     if processes:
         _make_cpu_devices(-(-num_devices // processes))

@@ -74,7 +74,7 @@ class Objective:
         def evaluate(x: jax.Array) -> Evaluation:
             # Apart, so that a replay and a round of speculation find the same lambda to the last bit.
             loss, lam = apart(look, x)
-            return Evaluation(_tied(loss, lam), lam=_spread(lam, flattening))
+            return _tied(loss, _spread(lam, flattening))
 
         return evaluate
 
@@ -101,7 +101,7 @@ class Objective:
             if traced is None:
                 return Evaluation(loss)
             lam = traced.lambdas({path: Squares.together([one[path] for one in squares]) for path in squares[0]})
-            return Evaluation(_tied(loss, lam), lam=_spread(lam, self.flattening))
+            return _tied(loss, _spread(lam, self.flattening))
 
         return evaluate
 
@@ -114,13 +114,13 @@ def terms_of(traced: TracedSignal | None, batch: Any) -> tuple[jax.Array, ...]:
     return apart(lambda _, batch: traced.data_terms(batch), arrays[0], batch)
 
 
-def _tied(loss: jax.Array, lam: list[jax.Array]) -> jax.Array:
-    """Return the loss, such that lambda has to be computed to know it.
+def _tied(loss: jax.Array, lam: jax.Array) -> Evaluation:
+    """Return loss and lambda, such that lambda has to be computed to know the loss.
 
     Where only the loss is asked for, the compiler would leave lambda out, and what is left could round differently.
     """
-    is_negative = [jnp.any(one < 0) for one in lam]  # never
-    return jnp.where(jnp.any(jnp.stack(is_negative)), jnp.nan, loss) if lam else loss
+    is_negative = jnp.min(lam) < 0  # never
+    return Evaluation(jnp.where(is_negative, jnp.nan, loss), lam=lam)
 
 
 def _spread(lam: list[jax.Array], flattening: Flattening) -> jax.Array:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from gradless.engine.apart import apart
 from gradless.engine.batches import num_samples
 from gradless.engine.program import Going, Program, key_batches, key_steps
 from gradless.threefry import fold_in
@@ -97,7 +98,7 @@ def _blocks(way: Way, make_step: Callable[[Any, Going], Going], end: jax.Array, 
     if length == 1:  # and then not held beyond the move, which is as long as x
         return lax.while_loop(
             lambda going: going.carry.t < end,
-            lambda going: make_step(way.noise(going.carry.t, going.carry.state.x), going),
+            lambda going: make_step(apart(way.noise, going.carry.t, going.carry.state.x), going),
             going,
         )
 
