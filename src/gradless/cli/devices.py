@@ -131,8 +131,9 @@ def together() -> Iterator[None]:
 
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
-        if jax.process_count() == 1:
+    except Exception as error:
+        is_lost = isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error)
+        if jax.process_count() == 1 or not is_lost:
             raise
         words = str(error).splitlines()[0]
         click.echo(f"Error: another process of this run has ended ({words}); go on with gradless resume", err=True)

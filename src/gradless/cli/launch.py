@@ -29,7 +29,9 @@ def command(processes: int, command: tuple[str, ...]) -> None:
     for place in range(processes):
         own = ["--coordinator", address, "--process", str(place), "--processes", str(processes)]
         words = [sys.executable, "-m", "gradless", *command, *own]
-        children.append(subprocess.Popen(words))
+        children.append(
+            subprocess.Popen(words, env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ)
+        )  # fewer lines of JAX's own
         take_cores(children[-1].pid, place, processes)
     raise SystemExit(wait(children))
 
