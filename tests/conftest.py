@@ -1,6 +1,8 @@
 """One table of runs, for all tests that cut, resume or replay: every algorithm and every way of batching, tiny."""
 
 import dataclasses
+import gc
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,13 @@ from gradless.problem import Problem
 from gradless.records import AcceptedLog, Metrics, RunDirectory, load_newest
 from gradless.runs import rebuild
 
+gc.set_threshold(200_000, 50, 50)  # tracing makes millions of small objects, few of them garbage
+# Many tests compile the same program for another function. Each process has a cache of its own: they do not wait for,
+# nor see, each other's half-written files.
+COMPILED = tempfile.TemporaryDirectory(prefix="gradless-compiled-")
+jax.config.update("jax_compilation_cache_dir", COMPILED.name)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 jax.config.update("jax_num_cpu_devices", 4)  # for the tests of meshes; all others use the first
 
 STEPS = 60

@@ -85,8 +85,7 @@ def test_several_at_a_time_make_the_same_run(cli, sim):
         assert told.endswith(f"run{workers}\n")
     assert course("run1") == course("run3")
     assert used("run1").items() <= used("run3").items()
-    wasted = len(used("run3")) - len(used("run1"))
-    assert wasted > 0
+    wasted = len(used("run3")) - len(used("run1"))  # none, if every acceptance came before the next had ended
     told = cli("optimize", "--resume", "--trust", "--run", "run3").output
     assert f"{21 + wasted}, 0 of them now; {wasted} thrown away" in told
 

@@ -21,9 +21,7 @@ NORM = gl.amc(sigma=0.1, epsilon=0.1, n_s=3, signal_norm=True)
 CASES = {
     "mc": (gl.metropolis(sigma=0.05, temperature=1e-3), {}),
     "norm": (NORM, {}),
-    "minibatches": (NORM, {"batches": gl.minibatch(5)}),
     "hold": (gl.amc(sigma=0.1, epsilon=0.1, n_s=3), {"batches": gl.minibatch(5, hold=3)}),
-    "chains": (NORM, {"chains": 3}),
     "selection": (NORM, {"chains": 4, "select_every": 7}),
 }
 
@@ -66,8 +64,8 @@ def test_four_devices_and_groups_of_two_make_the_same_chains():
 
 
 @needs_devices
-@pytest.mark.parametrize("batches", [None, gl.progressive(6, error, threshold=0.3)])
-def test_data_on_two_devices_or_one_make_the_same_chain(batches, tmp_path):
+def test_data_on_two_devices_or_one_make_the_same_chain(tmp_path):
+    batches = gl.progressive(6, error, threshold=0.3)
     whole = train(NORM, batches=batches, mesh=gl.mesh(data=2), run=tmp_path / "whole")
     both = train(NORM, batches=batches, mesh=gl.mesh(data=2, proposals=2))
     assert_same(both, whole)
@@ -161,11 +159,10 @@ def test_data_send_a_loss_and_one_number_per_neuron():
 
 
 @needs_devices
-@pytest.mark.parametrize("batches", [None, gl.minibatch(200)])
-def test_a_net_for_digits_with_signal_norm_is_the_same_to_the_last_bit(batches):
+def test_a_net_for_digits_with_signal_norm_is_the_same_to_the_last_bit():
     # Wide layers and many samples: sums that a compiler would take in another order in another program.
     digits = make_problem("digits", {})
-    settings = {"data": digits.data, "batches": batches, "steps": 400}
+    settings = {"data": digits.data, "batches": gl.minibatch(200), "steps": 400}
     expected = gl.train(NORM, digits.loss, digits.init, **settings)
     found = gl.train(NORM, digits.loss, digits.init, mesh=gl.mesh(proposals=2), speculate=4, **settings)
     assert_same(found, expected)

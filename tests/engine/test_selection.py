@@ -32,7 +32,7 @@ class Carry(NamedTuple):
 
 def chains_with(losses):
     """Return chains on the full batch numbered from 10, chain i at x = i."""
-    work = SimpleNamespace(batches=gl.full_batch())
+    work = SimpleNamespace(batches=gl.full_batch(), program=SimpleNamespace(layout=None))
     return [
         Chain(10 + i, None, MC, work, carry=Carry(i, State(jnp.full(2, float(i)), jnp.float32(value)), i))
         for i, value in enumerate(losses)
