@@ -47,7 +47,7 @@ def test_two_processes_make_the_chain_of_one_and_one_goes_on_with_it(alone, tmp_
     assert chain_of(run) == alone
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.soak), 1])
 def test_when_a_process_dies_the_others_end_and_the_run_goes_on(tmp_path, victim):
     run = tmp_path / "run"
     words = [
