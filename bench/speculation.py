@@ -60,11 +60,12 @@ def waiting(rounds: int) -> None:
     start = next(x for x in np.arange(1000, dtype=np.float32) if np.sin(float(x) * 1e4) * 1e4 % 1 < ACCEPTANCE)
 
     def train(steps: int, **how: Any) -> Any:
-        return gl.train(gl.metropolis(sigma=1.0), loss, np.full(1, start, np.float32), steps=steps, **how)
+        start_at = np.full(1, start, np.float32)
+        return gl.train(gl.metropolis(sigma=1.0), loss, start_at, steps=steps, record_every=100, **how)
 
     ways: dict[str, Callable[[], Any]] = {
         "1": lambda: train(300),
-        "8": lambda: train(1500, mesh=gl.mesh(proposals=8)),
+        "8": lambda: train(3000, mesh=gl.mesh(proposals=8)),
     }
     speeds, found = interleaved(ways, rounds)
     rate, gain = found["8"].acceptance, speeds["8"] / speeds["1"]
