@@ -57,6 +57,12 @@ def _whole(text: str) -> int:
         raise _NotWhole from None
 
 
+def prepare_problem(problem: Problem, algorithm: Algorithm, plan: Plan, mesh: Mesh | None) -> Session:
+    """Return a session of a problem that has not begun."""
+    given = {"data": problem.data, "metrics": problem.metrics, "test": problem.test}
+    return prepare(algorithm, problem.loss, problem.init, plan, **given, mesh=mesh)
+
+
 def start_problem(
     problem: Problem,
     algorithm: Algorithm,
@@ -70,16 +76,7 @@ def start_problem(
     mesh: Mesh | None = None,
 ) -> Session:
     """Return a session of a new run that has begun, recorded in `run` if that is given."""
-    session = prepare(
-        algorithm,
-        problem.loss,
-        problem.init,
-        plan,
-        data=problem.data,
-        metrics=problem.metrics,
-        test=problem.test,
-        mesh=mesh,
-    )
+    session = prepare_problem(problem, algorithm, plan, mesh)
     session.begin()
     if run is not None and is_first():
         begin_recording(session, run, algorithm, plan, about, overwrite, report)
@@ -126,16 +123,7 @@ def reopen(
         plan = stored_plan(path, settings, problem)
         changed: dict[str, Any] = {"steps": steps or plan.steps, "time_budget": time_budget}
         wanted = dataclasses.replace(plan, **changed, speculate=speculate or plan.speculate)
-        session = prepare(
-            algorithm,
-            problem.loss,
-            problem.init,
-            wanted,
-            data=problem.data,
-            metrics=problem.metrics,
-            test=problem.test,
-            mesh=mesh,
-        )
+        session = prepare_problem(problem, algorithm, wanted, mesh)
         if is_first():
             go_on_recording(session, directory, wanted, report)
         else:
