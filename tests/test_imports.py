@@ -11,7 +11,7 @@ ROOT = Path(gradless.__file__).parent
 LAYERS = [  # from the bottom; a module imports from layers below, and from its own
     {"types", "settings"},
     {"acceptance", "proposals", "threefry"},
-    {"kernels", "signal_norm", "features_first", "small_images"},
+    {"kernels", "signal_norm", "faster"},
     {"engine"},
     {"problem", "problems", "runs", "minimize", "workers", "asktell", "command", "sklearn", "pytorch", "frontends"},
     {"experiments", "report", "bench"},

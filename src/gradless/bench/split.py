@@ -1,6 +1,5 @@
 """Where the time of a step goes: the noise alone, the losses alone, and the rest by difference."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +10,7 @@ from gradless.bench.contestants import SessionChain, started
 from gradless.bench.timing import Run, Spread
 from gradless.bench.workloads import Workload
 from gradless.engine.batches import Minibatch, rows
+from gradless.engine.compiling import Compiled
 from gradless.engine.program import Program, key_steps
 from gradless.engine.session import Session, precision_of
 from gradless.engine.stepping import block_length
@@ -87,7 +87,7 @@ class LossAlone:
             jax.block_until_ready(evaluate_again(self.program, self.x, self.data, steps * self.per_step))
 
 
-@partial(jax.jit, static_argnames="program")
+@Compiled
 def evaluate_again(program: Program, x: jax.Array, data: Any, times: jax.Array) -> Any:
     evaluate = program.objective.on(data)
 

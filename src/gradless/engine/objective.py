@@ -14,8 +14,9 @@ from gradless.engine.apart import apart
 from gradless.engine.batches import num_samples
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.layout import Layout
+from gradless.engine.packed import widened
 from gradless.engine.shards import Shards
-from gradless.features_first import features_first
+from gradless.faster import faster
 from gradless.signal_norm import Squares, TracedSignal, trace_signal
 from gradless.types import Evaluate, Evaluation, Loss, Params
 
@@ -35,6 +36,7 @@ class Objective:
     has_data: bool
     signal_norm: bool | tuple[tuple[str, Any], ...] = False
     needs_gradient: bool = False
+    reads_bytes: bool = False  # whether the data are bytes that the loss makes floating-point numbers of
     shards: Shards | None = None  # how the data are divided, where they are
     layout: Layout | None = None  # the devices that share the work
 
@@ -45,8 +47,12 @@ class Objective:
     def mean_of(self, error: Callable[..., jax.Array], params: Params, batch: Any) -> jax.Array:
         """Return the error of a net, a mean over samples, on all of a batch."""
         if self.shards is None:
-            return error(params, batch)
-        parts = self.shards.all_parts(self.layout, batch, lambda part: (), lambda x, part, _: error(params, part))
+            return error(params, widened(batch))
+
+        def of_part(x: jax.Array, part: Any, _: Any) -> jax.Array:
+            return error(params, widened(part))
+
+        parts = self.shards.all_parts(self.layout, batch, lambda part: (), of_part)
         return sum(parts(jnp.zeros(()))) / self.shards.number
 
     def on(self, batch: Any) -> Evaluate:
@@ -62,14 +68,14 @@ class Objective:
             return self._on_shards(self.shards, batch)
         if self.signal_norm:
             return self._with_lambda(batch)
-        value = features_first(lambda x: self.value(x, batch))
+        value = faster(lambda x: self.value(x, batch))
         return lambda x: Evaluation(value(x))
 
     def _with_lambda(self, batch: Any) -> Evaluate:
         seen, flattening = batch if self.has_data else None, self.flattening
         traced = self._traced(seen)
         terms = terms_of(traced, seen)
-        look = features_first(lambda x: traced(flattening.unflatten(x), seen, terms))
+        look = faster(lambda x: traced(flattening.unflatten(x), seen, terms))
 
         def evaluate(x: jax.Array) -> Evaluation:
             # Apart, so that a replay and a round of speculation find the same lambda to the last bit.
@@ -80,7 +86,9 @@ class Objective:
 
     def _traced(self, batch: Any) -> TracedSignal:
         overrides = None if self.signal_norm is True else dict(self.signal_norm)  # type: ignore[arg-type]
-        return trace_signal(self.loss.held, self.flattening.abstract(), batch, overrides)
+        loss = self.loss.held
+        seen = loss if batch is None else lambda params, batch: loss(params, widened(batch))
+        return trace_signal(seen, self.flattening.abstract(), batch, overrides)
 
     def _on_shards(self, shards: Shards, batch: Any) -> Evaluate:
         rows = num_samples(batch) // (shards.number // (self.layout.data if self.layout else 1))
@@ -90,8 +98,8 @@ class Objective:
 
         def look(x: jax.Array, part: Any, terms: Any) -> tuple[jax.Array, Any]:
             if traced is None:
-                return features_first(lambda x: self.value(x, part))(x), {}
-            return features_first(lambda x: traced.look(traced.arrays(unflatten(x)), part, terms))(x)
+                return faster(lambda x: self.value(x, part))(x), {}
+            return faster(lambda x: traced.look(traced.arrays(unflatten(x)), part, terms))(x)
 
         all_parts = shards.all_parts(self.layout, batch, partial(terms_of, traced), look)
 
@@ -132,7 +140,7 @@ def _spread(lam: list[jax.Array], flattening: Flattening) -> jax.Array:
 
 def call(function: Callable[..., Any], params: Any, batch: Any, has_data: bool) -> Any:
     """Call a user's loss, metric or error the way the data ask for."""
-    return function(params, batch) if has_data else function(params)
+    return function(params, widened(batch)) if has_data else function(params)
 
 
 def check_loss(loss: Loss, flattening: Flattening, data: Any, has_data: bool) -> None:

@@ -16,6 +16,7 @@ from jax import lax
 from gradless.engine import run as loop
 from gradless.engine.batches import num_samples
 from gradless.engine.chains import Chain
+from gradless.engine.compiling import Compiled
 from gradless.engine.program import Program, key_batches, key_steps
 from gradless.engine.session import Session, precision_of
 from gradless.kernels.select import refresh, rejected, select
@@ -113,7 +114,7 @@ def _accepted(algorithm: Any, key: Key, state: State, evaluate: Evaluate | None)
     return algorithm.decide(noise, state._replace(loss=jnp.full_like(state.loss, jnp.inf)), proposal, evaluation)[0]
 
 
-@partial(jax.jit, static_argnames=("program",))
+@Compiled
 def retrace(
     program: Program, algorithm: Algorithm, key: Key, state: State, data: Any, steps: jax.Array, until: jax.Array
 ) -> State:
@@ -133,7 +134,7 @@ def retrace(
     return reject_until(until, state)
 
 
-@partial(jax.jit, static_argnames=("program",))
+@Compiled
 def retrace_minibatches(
     program: Program, algorithm: Algorithm, key: Key, state: State, data: Any, steps: jax.Array, until: jax.Array
 ) -> State:

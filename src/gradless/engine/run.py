@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gradless.engine.batches import num_samples
+from gradless.engine.compiling import Compiled
 from gradless.engine.objective import call
 from gradless.engine.program import (
     AT_TARGET,
@@ -31,12 +32,12 @@ from gradless.engine.program import (
 )
 from gradless.engine.speculate import go_in_rounds, nothing_known
 from gradless.engine.stepping import Way, go_one_by_one
-from gradless.features_first import features_first
+from gradless.faster import faster
 from gradless.kernels.select import renewed
 from gradless.types import Algorithm, Evaluation, Key, State
 
 
-@partial(jax.jit, static_argnames=("program",))
+@Compiled
 def start(program: Program, algorithm: Algorithm, key: Key, x: jax.Array, data: Any, test: Any) -> tuple[Carry, Any]:
     """Return the loop's state before its first step, and the record of it."""
 
@@ -48,7 +49,7 @@ def start(program: Program, algorithm: Algorithm, key: Key, x: jax.Array, data: 
     return program.run(begin, data, algorithm, key, x, test)
 
 
-@partial(jax.jit, static_argnames=("program",))
+@Compiled
 def restart(program: Program, algorithm: Algorithm, key: Key, carry: Carry, data: Any) -> Carry:
     """Return the loop's state on a batch that has grown: the same x, everything else as at the start."""
     state = look_again(program, key, algorithm.reset(carry.state), carry.t, data)
@@ -62,7 +63,7 @@ def _look(program: Program, key: Key, x: jax.Array, t: jax.Array, data: Any) -> 
     return batches.visit(cursor, key, t, data, lambda batch, _: program.objective.on(batch)(x))[1]
 
 
-@partial(jax.jit, static_argnames=("program",))
+@Compiled
 def look_again(program: Program, key: Key, state: State, t: jax.Array, data: Any) -> State:
     """Return the state with U(x), and what else a pass tells, on the batch of step t."""
 
@@ -72,7 +73,7 @@ def look_again(program: Program, key: Key, state: State, t: jax.Array, data: Any
     return program.run(again, data, key, state, t)
 
 
-@partial(jax.jit, static_argnames=("program",), donate_argnames=("carry",))
+@partial(Compiled, donate=("carry",))
 def advance(
     program: Program, algorithm: Algorithm, key: Key, carry: Carry, data: Any, test: Any, limits: Limits
 ) -> tuple[Carry, Chunk]:
@@ -168,17 +169,17 @@ def _metrics(program: Program, x: jax.Array, test: Any) -> dict[str, jax.Array]:
     if program.metrics.held is None:
         return {}
     unflatten = program.objective.flattening.unflatten
-    values = features_first(lambda x: call(program.metrics.held, unflatten(x), test, test is not None))(x)
+    values = faster(lambda x: call(program.metrics.held, unflatten(x), test, test is not None))(x)
     return {name: jnp.asarray(value) for name, value in values.items()}
 
 
-@partial(jax.jit, static_argnames=("program",))
+@Compiled
 def evaluate_loss(program: Program, x: jax.Array, data: Any) -> jax.Array:
     """Return U(x) on all of the data."""
     return program.objective.value(x, data)
 
 
-evaluate_metrics = jax.jit(_metrics, static_argnames=("program",))
+evaluate_metrics = Compiled(_metrics)
 
 
 def is_frozen(state: State) -> jax.Array:

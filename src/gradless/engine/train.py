@@ -16,6 +16,7 @@ from gradless.engine.chains import Chain
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.mesh import Mesh
 from gradless.engine.objective import Objective, check_data, check_loss, check_metrics
+from gradless.engine.packed import read_as_bytes
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
 from gradless.engine.processes import is_first
 from gradless.engine.program import Program
@@ -148,6 +149,10 @@ def prepare(
             signal_norm=_hashable(getattr(algorithm, "signal_norm", False)),
             needs_gradient=algorithm.needs_gradient,
         )
+        if data is not None and not algorithm.needs_gradient:
+            data, reads_bytes = read_as_bytes(objective.value, starts[0], data)
+            data = put(data, flattening.dtype)
+            objective = dataclasses.replace(objective, reads_bytes=reads_bytes)
         objective = dataclasses.replace(objective, shards=shards_of(plan, objective, starts[0], data))
         program = Program(
             objective,

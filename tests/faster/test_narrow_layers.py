@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.features_first import features_first, has_faster_form
+from gradless.faster import faster
+from gradless.faster.rewrite import has_faster_form
 from gradless.models import MLP
 
 ROWS = 200
@@ -64,8 +65,8 @@ FUNCTIONS = [softmax_head, layer_norm, wide_between, jitted_inside, sums_over_sa
 def test_any_function_keeps_its_meaning(function):
     x = rows(3)
     assert has_faster_form(jax.make_jaxpr(function)(x).jaxpr)
-    assert dots(features_first(function), x) < dots(function, x)
-    expected, found = function(x), jax.jit(features_first(function))(x)
+    assert dots(faster(function), x) < dots(function, x)
+    expected, found = function(x), jax.jit(faster(function))(x)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
@@ -87,7 +88,7 @@ def test_it_is_used_where_it_pays(dtype, fan_in, num_rows, is_used):
     with jax.enable_x64(True):
         x = rows(fan_in, dtype)[:num_rows]
         w = weight(fan_in, 3).astype(dtype)
-        assert (dots(features_first(lambda x: x @ w), x) == 0) == is_used
+        assert (dots(faster(lambda x: x @ w), x) == 0) == is_used
 
 
 def test_a_program_without_narrow_layers_is_left_alone():
@@ -95,7 +96,7 @@ def test_a_program_without_narrow_layers_is_left_alone():
         return x @ weight(20, 30)
 
     x = rows(20)
-    assert str(jax.make_jaxpr(features_first(wide))(x)) == str(jax.make_jaxpr(wide)(x))
+    assert str(jax.make_jaxpr(faster(wide))(x)) == str(jax.make_jaxpr(wide)(x))
 
 
 def test_training_uses_it_and_finds_the_same_first_moves(monkeypatch):
@@ -111,7 +112,7 @@ def test_training_uses_it_and_finds_the_same_first_moves(monkeypatch):
         return gl.train(algorithm, loss, start, data=theta, steps=50, record_every=1, precision="float64").trace
 
     fast = first_moves(loss)
-    monkeypatch.setattr("gradless.engine.objective.features_first", lambda function: function)
+    monkeypatch.setattr("gradless.engine.objective.faster", lambda function: function)
     plain = first_moves(lambda params, batch: loss(params, batch))  # a function of its own: compiled anew
     # Rounding differs in the 16th digit and 50 steps do not let it grow; a wrong sum would show at once.
     np.testing.assert_allclose(fast.loss, plain.loss, rtol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from gradless.features_first import features_first
+from gradless.faster import faster
 from gradless.models import ResNet
 
 LAYOUTS = [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("NHWC", "OIHW", "NCHW")]
@@ -41,8 +41,8 @@ def test_a_small_image_is_convolved_by_one_product(layout, size, kernel, stride,
         return lax.conv_general_dilated(image, weight, (stride, stride), padding, dimension_numbers=layout)
 
     args = image_and_kernel(layout, size, kernel)
-    assert num_convolutions(features_first(function), *args) == 0
-    expected, found = function(*args), jax.jit(features_first(function))(*args)
+    assert num_convolutions(faster(function), *args) == 0
+    expected, found = function(*args), jax.jit(faster(function))(*args)
     assert expected.shape == found.shape
     assert expected.dtype == found.dtype
     # Sums of up to 49 x 3 products of order one in another order: a few units in the last place of sqrt(147).
@@ -63,8 +63,8 @@ def test_a_convolution_of_another_kind_is_left_alone(options):
     def function(image, weight):
         return lax.conv_general_dilated(image, weight, (1, 1), dimension_numbers=LAYOUTS[0], **options)
 
-    assert num_convolutions(features_first(function), image, weight) == 1
-    np.testing.assert_array_equal(features_first(function)(image, weight), function(image, weight))
+    assert num_convolutions(faster(function), image, weight) == 1
+    np.testing.assert_array_equal(faster(function)(image, weight), function(image, weight))
 
 
 def test_an_image_as_large_as_the_kernel_is_left_alone():
@@ -73,7 +73,7 @@ def test_an_image_as_large_as_the_kernel_is_left_alone():
     def function(image, weight):
         return lax.conv_general_dilated(image, weight, (1, 1), "SAME", dimension_numbers=LAYOUTS[0])
 
-    assert num_convolutions(features_first(function), image, weight) == 1
+    assert num_convolutions(faster(function), image, weight) == 1
 
 
 def test_the_last_stages_of_a_resnet_are_products():
@@ -88,6 +88,6 @@ def test_the_last_stages_of_a_resnet_are_products():
 
     # 20 convolutions; seven 3x3 kernels see images below 3x3: three of stage 3 and all four of stage 4.
     assert num_convolutions(function, params) == 20
-    assert num_convolutions(features_first(function), params) == 20 - 7
+    assert num_convolutions(faster(function), params) == 20 - 7
     # Layer norm keeps all values of order one, so that rounding does not grow with depth.
-    np.testing.assert_allclose(jax.jit(features_first(function))(params), jax.jit(function)(params), atol=1e-4)
+    np.testing.assert_allclose(jax.jit(faster(function))(params), jax.jit(function)(params), atol=1e-4)

@@ -1,0 +1,38 @@
+"""An array on its way through a program, with what is known of it."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from gradless.signal_norm.layout import Array
+
+
+class Scaled(NamedTuple):
+    """Bytes that a program has turned into floating-point numbers, and then multiplied or divided by one number."""
+
+    array: Array  # of uint8
+    operation: str | None = None  # "mul" or "div"
+    number: Array | None = None
+
+
+class Laid(NamedTuple):
+    """An array, whether its last axis lies first in memory, and the bytes it was made of."""
+
+    array: Array
+    is_first: bool = False
+    made_of: Scaled | None = None
+
+    @property
+    def usual(self) -> Array:
+        """The array in the layout that the program means."""
+        return jnp.moveaxis(self.array, 0, -1) if self.is_first else self.array
+
+    @property
+    def first(self) -> Array:
+        """The array with its last axis first."""
+        return self.array if self.is_first or self.array.ndim < 2 else jnp.moveaxis(self.array, -1, 0)
+
+
+def dtype_of(atom: Any) -> Any:
+    """The dtype of a variable or number of a program."""
+    return atom.aval.dtype

@@ -1,0 +1,78 @@
+"""Evaluate a traced loss and, on the way, compute what has a faster form in that form."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+
+from gradless.faster.byte_images import bytes_of, is_made_of_bytes, is_product_of_bytes, product_of_bytes
+from gradless.faster.laid import Laid
+from gradless.faster.narrow_layers import is_narrow, kept_first, narrow_layer
+from gradless.faster.small_images import convolved, is_small_image
+from gradless.signal_norm.calls import inner_jaxpr, opened
+from gradless.signal_norm.walk import bind, literal_array
+
+
+def faster(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, a pure function of pytrees of arrays, in the faster form: the same up to rounding.
+
+    The derivative rules that a function brings along (`jax.custom_jvp`) are lost on the way: not for gradients.
+    """
+
+    def evaluated(*args: Any) -> Any:
+        program, shape = jax.make_jaxpr(function, return_shape=True)(*args)
+        if not has_faster_form(program.jaxpr):
+            return function(*args)
+        # Between the barriers the pass is compiled alike in every program: elsewhere a product and a sum that follows
+        # may be contracted into one operation or not, and a replay would not find the same loss.
+        leaves = jax.lax.optimization_barrier(jax.tree.leaves(args))
+        outs = _run(program.jaxpr, [Laid(const) for const in program.consts], [Laid(leaf) for leaf in leaves])
+        outs = jax.lax.optimization_barrier([out.usual for out in outs])
+        return jax.tree.unflatten(jax.tree.structure(shape), outs)
+
+    return evaluated
+
+
+def multiplies_bytes(function: Callable[..., Any], *args: Any) -> bool:
+    """Return whether the faster form of a function has a product that takes an array of bytes as it is."""
+    eqns = jax.make_jaxpr(faster(function))(*args).jaxpr.eqns
+    made_of_bytes = {eqn.outvars[0] for eqn in eqns if is_made_of_bytes(eqn)}
+    products = [eqn for eqn in eqns if eqn.primitive.name == "dot_general"]
+    return any(eqn.invars[0] in made_of_bytes for eqn in products if isinstance(eqn.invars[0], Var))
+
+
+def has_faster_form(jaxpr: Jaxpr) -> bool:
+    """Return whether a program holds something that has a faster form."""
+    inner = (inner_jaxpr(eqn) for eqn in jaxpr.eqns)
+    is_here = any(is_narrow(eqn) or is_small_image(eqn) or is_made_of_bytes(eqn) for eqn in jaxpr.eqns)
+    return is_here or any(has_faster_form(opened(one)[0]) for one in inner if one is not None)
+
+
+def _run(jaxpr: Jaxpr, consts: Sequence[Laid], args: Sequence[Laid]) -> list[Laid]:
+    env: dict[Var, Laid] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+
+    def read(atom: Any) -> Laid:
+        return Laid(literal_array(atom)) if isinstance(atom, Literal) else env[atom]
+
+    for eqn in jaxpr.eqns:
+        env.update(zip(eqn.outvars, _step(eqn, [read(atom) for atom in eqn.invars]), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _step(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid]:
+    is_any_first = any(one.is_first for one in inputs)
+    if (inner := inner_jaxpr(eqn)) is not None:
+        jaxpr, consts = opened(inner)
+        if is_any_first or any(one.made_of for one in inputs) or has_faster_form(jaxpr):
+            return _run(jaxpr, [Laid(const) for const in consts], inputs)
+    if is_narrow(eqn):
+        return [narrow_layer(eqn, *inputs)]
+    if is_small_image(eqn):
+        return [Laid(convolved(eqn, *(one.usual for one in inputs)))]
+    if is_product_of_bytes(eqn, inputs):
+        return [Laid(product_of_bytes(eqn, *inputs))]
+    if is_any_first and (kept := kept_first(eqn, inputs)) is not None:
+        return kept
+    outs = [Laid(out) for out in bind(eqn, [one.usual for one in inputs])]
+    return outs if is_any_first or len(outs) != 1 or not inputs else [outs[0]._replace(made_of=bytes_of(eqn, inputs))]
