@@ -8,6 +8,8 @@ import pytest
 import gradless as gl
 from gradless.engine.packed import MIN_SIZE, Bytes, read_as_bytes, widened
 from gradless.models import MLP
+from gradless.problem import Problem
+from gradless.runs import rebuild
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (MIN_SIZE // 16, 16)).astype(np.uint8)
 IMAGES = PIXELS / np.float32(255)
@@ -80,7 +82,7 @@ BATCHES = {
     "full": gl.full_batch(),
     "minibatch": gl.minibatch(100),
     "held": gl.minibatch(100, hold=3),
-    "progressive": gl.progressive(64, lambda params, batch: wrong(params, batch), check_every=5),
+    "progressive": gl.progressive(64, lambda params, batch: wrong(params, batch), threshold=1.0, check_every=5),
 }
 
 
@@ -116,3 +118,17 @@ def test_gradients_see_numbers(algorithm, monkeypatch):
     monkeypatch.setattr("gradless.engine.train.read_as_bytes", None)
     start = NET.init(jax.random.key(0), "pytorch")
     assert gl.train(algorithm, loss, start, data=(IMAGES, LABELS), steps=2).steps == 2
+
+
+@pytest.mark.parametrize("batches", BATCHES.values(), ids=BATCHES)
+def test_a_run_on_bytes_goes_on_and_is_replayed(batches, tmp_path):
+    algorithm, start = gl.amc(sigma=1e-2, signal_norm=True), NET.init(jax.random.key(0), "pytorch")
+    given = {"data": (IMAGES, LABELS)}
+    whole = gl.train(algorithm, loss, start, steps=20, batches=batches, **given)
+    gl.train(algorithm, loss, start, steps=8, batches=batches, run=tmp_path / "run", **given)
+    again = given | {"loss": loss, "params": start, "error": wrong}
+    found = gl.resume(tmp_path / "run", steps=20, **again)
+    jax.tree.map(np.testing.assert_array_equal, found.params, whole.params)
+    problem = Problem(start, loss, (IMAGES, LABELS), error=wrong)
+    checks = rebuild(tmp_path / "run", 20, problem, verify=True).checks
+    assert dict(checks) == {0: None, 8: None, 20: None}

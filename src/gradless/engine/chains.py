@@ -8,6 +8,7 @@ not promise; and small nets keep every core busy.
 import os
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -82,7 +83,8 @@ class Chain:
     def expected_carry(self, x: jax.Array) -> Carry:
         """Return the shapes that the loop's state has, to compare a checkpoint with; nothing is computed."""
         program, data = self.work.stage(self.stage)
-        shapes = jax.eval_shape(lambda x: run.start(program, self.algorithm, self.key, x, data, self.work.test)[0], x)
+        start = partial(run.start.function, program, self.algorithm, self.key)
+        shapes, _ = jax.eval_shape(start, x, data, self.work.test)
         return shapes
 
     def _batch_size(self, program: Program, data: Any) -> int:

@@ -21,6 +21,7 @@ class Compiled:
                 function, static_argnames=("program",), donate_argnames=donate or None, compiler_options=options
             )
 
+        self.function = function  # to be part of another one: options belong to a whole
         self.usual, self.for_bytes = jitted(None), jitted(FOR_BYTES)
 
     def __call__(self, program: Any, *args: Any) -> Any:

@@ -52,7 +52,7 @@ def start(program: Program, algorithm: Algorithm, key: Key, x: jax.Array, data: 
 @Compiled
 def restart(program: Program, algorithm: Algorithm, key: Key, carry: Carry, data: Any) -> Carry:
     """Return the loop's state on a batch that has grown: the same x, everything else as at the start."""
-    state = look_again(program, key, algorithm.reset(carry.state), carry.t, data)
+    state = look_again.function(program, key, algorithm.reset(carry.state), carry.t, data)
     return carry._replace(state=state, status=jnp.zeros_like(carry.status))
 
 
