@@ -52,7 +52,7 @@ def waiting(rounds: int) -> None:
 
     def look(x: Any) -> np.float32:
         time.sleep(WAIT_SECONDS)
-        return np.float32(np.sin(float(np.sum(x)) * 1e4) * 1e4 % 1 >= ACCEPTANCE)  # 0 by chance, else 1
+        return np.float32(np.sin(float(np.asarray(x)[0]) * 1e4) * 1e4 % 1 >= ACCEPTANCE)  # 0 by chance, else 1
 
     def loss(x: Any) -> Any:
         return jax.pure_callback(look, jax.ShapeDtypeStruct((), jnp.float32), x)

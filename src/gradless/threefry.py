@@ -14,12 +14,15 @@ import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
 
+from gradless.apart import apart
 from gradless.types import Key
 
 NAME = "threefry2x32-20, inverse error function"  # a run says so: other numbers would make another chain
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
 MAX_CHUNK = 1 << 16  # numbers that are drawn at once
+WHOLE = 64  # a number of numbers that any thread's share of is computed well
+ALONE = 256  # numbers that are left to one thread
 FEW_BYTES = 1 << 15  # of numbers: the loop draws so few for several steps at once, which XLA computes well
 
 
@@ -63,14 +66,15 @@ def words(key: Key, place: jax.Array) -> tuple[jax.Array, jax.Array]:
 def normal(key: Key, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
     """Return standard normal numbers, float32 or float64.
 
-    Many are drawn in chunks of a power of two, the last of which overlaps the one before. XLA gives every thread its
-    share of a long vector, and where the length is odd it then computes number by number, ten times slower.
+    XLA gives every thread its share of a vector, and where the length is odd it then computes number by number, ten
+    times slower. So a few more are drawn than asked for; and where they are many, in chunks of a power of two, the last
+    of which overlaps the one before.
     """
     size, dtype = math.prod(shape), np.dtype(dtype)
     if size >= 1 << 32:
         raise ValueError(f"x must have fewer than 2^32 elements, got {size}")
     if size * dtype.itemsize <= FEW_BYTES:
-        return _normal_at(key, lax.iota(np.uint32, size), dtype).reshape(shape)
+        return _few_normal(key, size, dtype).reshape(shape)
     chunk = min(MAX_CHUNK, 1 << ((size // 2).bit_length() - 1))
 
     def draw_chunk(number: jax.Array, drawn: jax.Array) -> jax.Array:
@@ -78,6 +82,15 @@ def normal(key: Key, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
         return lax.dynamic_update_slice(drawn, _normal_at(key, begin + lax.iota(np.uint32, chunk), dtype), (begin,))
 
     return lax.fori_loop(0, -(-size // chunk), draw_chunk, jnp.zeros(size, dtype)).reshape(shape)
+
+
+def _few_normal(key: Key, size: int, dtype: np.dtype) -> jax.Array:
+    whole = -(-size // WHOLE) * WHOLE
+    if size == whole or size <= ALONE:
+        return _normal_at(key, lax.iota(np.uint32, size), dtype)
+    # Apart, or the compiler would make only those that are asked for.
+    words = jax.random.key_data(key)
+    return apart(lambda words: _normal_at(_key(*words), lax.iota(np.uint32, whole), dtype), words)[:size]
 
 
 def _normal_at(key: Key, place: jax.Array, dtype: np.dtype) -> jax.Array:

@@ -1,6 +1,7 @@
 """A user's loss as the function of x that the algorithms see, checked before anything is compiled."""
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine.apart import apart
+from gradless.apart import apart
 from gradless.engine.batches import num_samples
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.layout import Layout
@@ -20,6 +21,7 @@ from gradless.faster import faster
 from gradless.signal_norm import Squares, TracedSignal, trace_signal
 from gradless.types import Evaluate, Evaluation, Loss, Params
 
+MAX_GATHERED = 1 << 16  # numbers; of more, the places alone would take as much memory as x
 NOT_TRACEABLE = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
@@ -134,8 +136,16 @@ def _tied(loss: jax.Array, lam: jax.Array) -> Evaluation:
 def _spread(lam: list[jax.Array], flattening: Flattening) -> jax.Array:
     """Return lambda_i for every i of x, from one array per leaf that broadcasts to it."""
     dtype = jnp.promote_types(flattening.dtype, jnp.float32)
-    spread = zip(lam, flattening.shapes, strict=True)
-    return jnp.concatenate([jnp.broadcast_to(one, shape).ravel().astype(dtype) for one, shape in spread])
+    spread = list(zip(lam, flattening.shapes, strict=True))
+    if sum(map(math.prod, flattening.shapes)) > MAX_GATHERED:
+        return jnp.concatenate([jnp.broadcast_to(one, shape).ravel().astype(dtype) for one, shape in spread])
+    # Hundreds of small leaves in one go: where in the list of all lambdas the one of x_i stands.
+    begins = np.cumsum([0, *(one.size for one in lam)])
+    places = [
+        np.broadcast_to(begin + np.arange(one.size).reshape(one.shape), shape).ravel()
+        for begin, (one, shape) in zip(begins, spread, strict=False)
+    ]
+    return jnp.concatenate([one.ravel().astype(dtype) for one in lam])[np.concatenate(places)]
 
 
 def call(function: Callable[..., Any], params: Any, batch: Any, has_data: bool) -> Any:

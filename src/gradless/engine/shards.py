@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine.apart import apart
+from gradless.apart import apart
 from gradless.engine.batches import num_samples
 from gradless.engine.layout import DATA, Layout, gathered
 

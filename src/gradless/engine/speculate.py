@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gradless.engine.apart import apart
+from gradless.apart import apart
 from gradless.engine.layout import PROPOSALS, gathered, place_among_proposals
 from gradless.engine.program import Going
 from gradless.engine.stepping import Way, stays

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gradless.engine.apart import apart
+from gradless.apart import apart
 from gradless.engine.batches import num_samples
 from gradless.engine.program import Going, Program, key_batches, key_steps
 from gradless.threefry import fold_in

@@ -6,6 +6,9 @@ inputs k, with the samples along the last axis, it fuses with the activation beh
 narrow layers keeps the layout, all else sees the usual one.
 """
 
+import operator
+from functools import reduce
+
 import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
@@ -49,7 +52,9 @@ def kept_first(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid] | None:
 
 
 def _is_of_one_shape(eqn: JaxprEqn) -> bool:
-    return len({shape_of(atom) for atom in eqn.invars} - {()}) == 1  # numbers go with every layout
+    """Return whether the arrays of an operation have the same axes; numbers, and axes of length 1, go with all."""
+    ranks = {len(shape_of(atom)) for atom in eqn.invars} - {0}
+    return ranks == {len(shape_of(eqn.outvars[0]))}
 
 
 def _product(h: Array, weight: Array) -> Array:
@@ -65,6 +70,8 @@ def _reduced(eqn: JaxprEqn, array: Array) -> Laid:
     """Return a reduction over some axes of an array whose last axis lies first."""
     last = array.ndim - 1
     axes = eqn.params["axes"]
+    if eqn.primitive.name == "reduce_sum" and axes == (last,) and array.shape[0] <= MAX_FAN_OUT:
+        return Laid(reduce(operator.add, list(array)))
     moved = tuple(sorted(0 if axis == last else axis + 1 for axis in axes))
     out = eqn.primitive.bind(array, **{**eqn.params, "axes": moved})
     return Laid(out, is_first=last not in axes and out.ndim > 1)
