@@ -22,7 +22,7 @@ def test_the_published_known_answers():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape", [(1,), (1000,), (3, 7), (8_193,), (70_001,)])
+@pytest.mark.parametrize("shape", [(1,), (1000,), (3, 7), (1_273,), (8_193,), (70_001,)])
 def test_they_are_the_numbers_of_jax(dtype, shape):
     with jax.enable_x64(True):
         draw = jax.jit(normal, static_argnums=(1, 2))
@@ -39,7 +39,7 @@ def test_they_are_the_same_when_every_operation_is_compiled_by_itself(dtype):
         np.testing.assert_array_equal(normal(key, (3, 7), dtype), jax.random.normal(key, (3, 7), dtype))
 
 
-@pytest.mark.parametrize("size", [11, 20_001])  # drawn at once, and in chunks
+@pytest.mark.parametrize("size", [11, 1_273, 20_001])  # drawn as they are, with some more, and in chunks
 def test_many_keys_at_once_give_what_each_gives_alone(size):
     keys = jax.random.split(jax.random.key(3), 5)
     together = jax.vmap(lambda key: normal(key, (size,), "float32"))(keys)
