@@ -35,6 +35,8 @@ def gru_cell(layer: dict[str, jax.Array], x: jax.Array, h: jax.Array) -> jax.Arr
 # Each cell with the number of pre-activations that one of its neurons has.
 CELLS: dict[str, tuple[Cell, int]] = {"tanh": (tanh_cell, 1), "gru": (gru_cell, 3)}
 
+UNROLL = 8  # time steps written out after one another: each is so short that a turn of the loop counts
+
 
 @dataclass(frozen=True)
 class RNN:
@@ -111,5 +113,5 @@ class RNN:
             return advanced, None
 
         start = [jnp.zeros((x.shape[0], self.hidden), dtype) for _ in params["layers"]]
-        states, _ = lax.scan(advance, start, jnp.moveaxis(x, 1, 0))
+        states, _ = lax.scan(advance, start, jnp.moveaxis(x, 1, 0), unroll=UNROLL)
         return states[-1] @ head["weight"] + head["bias"]
