@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradless as gl
+from gradless.engine.compiling import can_read_bytes
 from gradless.engine.packed import MIN_SIZE, Bytes, read_as_bytes, widened
 from gradless.models import MLP
 from gradless.problem import Problem
@@ -67,6 +68,15 @@ def test_a_loss_that_does_not_multiply_them_gets_them_as_they_are():
     data, is_read = kept(IMAGES, squared)
     assert not is_read
     assert isinstance(data, jax.Array)
+    assert data.dtype == jnp.float32
+
+
+def test_a_compiler_without_the_option_gets_numbers(monkeypatch):
+    monkeypatch.setattr("gradless.engine.compiling.FOR_BYTES", {"xla_cpu_no_such_option": "1"})
+    can_read_bytes.cache_clear()
+    data, is_read = kept(IMAGES)
+    can_read_bytes.cache_clear()
+    assert not is_read
     assert data.dtype == jnp.float32
 
 
