@@ -71,6 +71,9 @@ class Objective:
         if self.signal_norm:
             return self._with_lambda(batch)
         value = faster(lambda x: self.value(x, batch))
+        if self.reads_bytes:
+            # Apart, or the compiler would make numbers of all bytes once before the loop, and read these at every step.
+            return lambda x: Evaluation(apart(value, x))
         return lambda x: Evaluation(value(x))
 
     def _with_lambda(self, batch: Any) -> Evaluate:
