@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradless.engine.flat import ByIdentity, Flattening
-from gradless.engine.objective import Objective, check_data, check_loss
+from gradless.engine.objective import MAX_GATHERED, Objective, _spread, check_data, check_loss
 
 PARAMS = {"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}
 BATCH = (jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([0.0, 2.0]))
@@ -138,3 +138,16 @@ def test_data_without_a_common_axis_are_refused(data, message):
 @pytest.mark.parametrize("data", [None, np.ones(3), {"x": np.ones((3, 2)), "y": [np.ones(3), np.arange(3)]}])
 def test_any_tree_of_arrays_of_one_length_is_data(data):
     check_data(data)
+
+
+LEAVES = {"a": (2, 3), "b": (3,), "c": (), "d": (2, 2)}
+LAM = [np.array([[1.0, 2.0, 3.0]]), np.array([4.0]), np.array(5.0), np.array([[6.0], [7.0]])]
+EXPECTED = [1, 2, 3, 1, 2, 3, 4, 4, 4, 5, 6, 6, 7, 7]
+
+
+@pytest.mark.parametrize("limit", [MAX_GATHERED, 0], ids=["few", "many"])
+def test_every_parameter_gets_the_lambda_of_its_leaf(limit, monkeypatch):
+    monkeypatch.setattr("gradless.engine.objective.MAX_GATHERED", limit)
+    flattening = Flattening.of({name: jnp.zeros(shape) for name, shape in LEAVES.items()}, "float32")
+    found = _spread([jnp.asarray(one, jnp.float32) for one in LAM], flattening)
+    np.testing.assert_array_equal(found, EXPECTED)

@@ -40,11 +40,11 @@ def read_as_bytes(value: Callable[..., jax.Array], x: Any, data: Any) -> tuple[A
 
     Elsewhere, and where a product cannot read bytes, the numbers would have to be written out again at every step.
     """
-    made = jax.tree.map(lambda array: _packed(array) if can_read_bytes() else array, data)
+    if not can_read_bytes():
+        return data, False
+    made = jax.tree.map(_packed, data)
     are_any = any(leaf.dtype == np.uint8 for leaf in jax.tree.leaves(made))  # ours, or the user's own
-    if are_any and can_read_bytes() and multiplies_bytes(value, x, made):
-        return made, True
-    return data, False
+    return (made, True) if are_any and multiplies_bytes(value, x, made) else (data, False)
 
 
 def widened(batch: Any) -> Any:
