@@ -90,8 +90,8 @@ NET = MLP((16, 8, 8, 3), head="softmax")
 LABELS = np.arange(len(IMAGES)) % 3
 BATCHES = {
     "full": gl.full_batch(),
-    "minibatch": gl.minibatch(100),
-    "held": gl.minibatch(100, hold=3),
+    "minibatch": gl.minibatch(128),  # divides them: a short last minibatch would be compiled apart
+    "held": gl.minibatch(128, hold=3),
     "progressive": gl.progressive(2048, lambda params, batch: wrong(params, batch), threshold=1.0, check_every=5),
 }
 
