@@ -29,7 +29,7 @@ NOISY = (0.5 + np.tile([0.1, -0.1], 10) - np.linspace(0, 0.01, 20)).tolist()
 @pytest.mark.parametrize(
     ("badly", "words"),
     [
-        (session(FALLING, acceptance=1e-3), "acceptance is 0.10%: sigma is too large; so lower sigma"),
+        (session(FALLING, acceptance=1e-3), "acceptance is 0.10%: sigma is too large; lower it"),
         (session(STILL, acceptance=0.0, algorithm=gl.amc()), "sigma is too large; aMC lowers it by itself"),
         (session(STILL, acceptance=0.0, algorithm=gl.amc(), sigma=0.02), "sigma is too large"),
         (

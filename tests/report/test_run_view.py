@@ -120,6 +120,7 @@ def test_a_diverged_run_says_so_and_what_the_loss_was_before(tmp_path):
     found = facts(tmp_path / "run")
     assert found["state"] == "ended"
     assert found["verdict"].endswith("It diverged: the loss is no longer a number.")
+    assert found["notes"] == ["The loss is no longer a number: lower the learning rate or clip the gradient."]
     assert [one["name"] for one in found["curves"]["series"]] == ["loss"]  # no acceptance of a gradient step
 
 
@@ -132,6 +133,19 @@ def test_a_frozen_run_says_so(tmp_path):
     assert found["state"] == "ended"
     assert "It froze" in found["verdict"]
     assert any(words.startswith("Frozen: sigma") for words in found["notes"])
+
+
+def test_a_run_that_does_not_train_says_what_to_try_as_its_summary_does(tmp_path):
+    start = np.ones(20, np.float32)
+    for sigma, chains, words in ((100.0, 1, "sigma is too large"), (1e-7, 3, "sigma is too small"), (0.03, 1, None)):
+        run = tmp_path / f"sigma {sigma}"
+        result = gl.train(gl.metropolis(sigma), lambda x: jnp.sum(x**2), start, steps=600, chains=chains, run=run)
+        if words is None:
+            assert result.advice is None
+            assert facts(run)["notes"] == []
+        else:
+            assert words in result.advice
+            assert [note.lower() for note in facts(run)["notes"]] == [f"{result.advice}.".lower()]
 
 
 def test_proposals_that_were_no_numbers_are_told(tmp_path):

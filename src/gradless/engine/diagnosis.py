@@ -1,6 +1,7 @@
 """When a run goes badly, one line that says why and what to try."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +15,9 @@ FROZEN_WORDS = (
     "frozen: sigma has fallen below what floating point can resolve, and no move changes x any more; use float64, a "
     "larger n_s, or let the run end there (stop_when_frozen)"
 )
+DIVERGED_WORDS = "the loss is no longer a number: lower the learning rate or clip the gradient"
+COLUMNS = ("loss", "acceptance", "sigma", "is_frozen")
+MIN_RECORDS = 3
 MIN_STEPS = 500  # before that nothing can be said
 SHRUNK = 0.01  # of sigma_0: ninety times n_s rejections in a row
 
@@ -21,47 +25,61 @@ SHRUNK = 0.01  # of sigma_0: ninety times n_s rejections in a row
 def advice(session: "Session") -> str | None:
     """Return what looks wrong with the run, if something does."""
     chains, rows = session.chains, session.rows
-    if len(rows) < 3 or chains[0].algorithm.needs_gradient:
-        is_diverged = any(chain.status == DIVERGED for chain in chains)
-        return "the loss is no longer a number: lower the learning rate or clip the gradient" if is_diverged else None
-    acceptance = float(np.nanmean(_late(rows, "acceptance")))
-    first, last = float(np.nanmedian(rows[0]["loss"])), float(np.nanmin(rows[-1]["loss"]))
-    fallen = (first - last) / abs(first) if first else 0.0
-    if np.any(rows[-1]["is_frozen"]):
+    if len(rows) < MIN_RECORDS or chains[0].algorithm.needs_gradient:
+        return DIVERGED_WORDS if any(chain.status == DIVERGED for chain in chains) else None
+    return advice_on(
+        {name: np.asarray([row[name] for row in rows], float) for name in COLUMNS},
+        session.t,
+        lowers_sigma=hasattr(chains[0].algorithm, "n_s"),
+        has_minibatches=isinstance(session.work.batches, Minibatch),
+        is_at_target=session.stopped_by == "target",
+    )
+
+
+def advice_on(
+    table: Mapping[str, np.ndarray], step: int, lowers_sigma: bool, has_minibatches: bool, is_at_target: bool
+) -> str | None:
+    """Return what looks wrong with the records of a run without gradients, if something does.
+
+    table: the records by name, each of shape (records,) or (records, chains).
+    step: how far the run has come.
+    lowers_sigma: whether its algorithm does, as aMC.
+    has_minibatches: whether its losses are those of minibatches.
+    is_at_target: whether it is where it was to go.
+    """
+    if np.any(table["is_frozen"][-1] > 0):
         return FROZEN_WORDS
-    if session.t < MIN_STEPS or session.stopped_by == "target":
+    if step < MIN_STEPS or is_at_target:
         return None
-    if acceptance < 0.01 and _has_shrunk(rows):
-        sigma = np.nanmedian(rows[-1]["sigma"])
+    acceptance = _known(np.mean, table["acceptance"][-max(2, len(table["acceptance"]) // 10) :])
+    sigma_0, sigma = (_known(np.median, table["sigma"][place]) for place in (0, -1))
+    if acceptance < 0.01 and sigma < SHRUNK * sigma_0:
         return (
             f"acceptance is {acceptance:.2%}, though sigma has shrunk to {sigma:.1e}: x sits at a minimum or on a "
             "plateau; if U is not low enough there, try signal norm, another start, or several chains"
         )
     if acceptance < 0.01:
-        how = "aMC lowers it by itself, so give it more steps or" if hasattr(chains[0].algorithm, "n_s") else "so"
-        return f"acceptance is {acceptance:.2%}: sigma is too large; {how} lower sigma"
-    if isinstance(session.work.batches, Minibatch) and _is_noise_dominated(rows):
+        how = "aMC lowers it by itself, so give it more steps or lower it" if lowers_sigma else "lower it"
+        return f"acceptance is {acceptance:.2%}: sigma is too large; {how}"
+    if has_minibatches and _is_noise_dominated(table["loss"]):
         return (
             "the loss varies more from minibatch to minibatch than it falls: use a larger minibatch, or hold each "
             "one for several moves"
         )
-    if acceptance > 0.4 and fallen < 0.1:
+    first, last = _known(np.median, table["loss"][0]), _known(np.min, table["loss"][-1])
+    if acceptance > 0.4 and first - last < 0.1 * abs(first):
         return f"acceptance is {acceptance:.0%} and the loss has hardly fallen: sigma is too small; raise it"
     return None
 
 
-def _late(rows: list[dict], name: str) -> list[float]:
-    """Return the values of the last tenth of the records, all chains together."""
-    return [float(value) for row in rows[-max(2, len(rows) // 10) :] for value in np.atleast_1d(row[name])]
+def _known(number_of: Callable[[np.ndarray], Any], values: np.ndarray) -> float:
+    """Return a number of the values that are known; NaN, which no comparison holds for, where none is."""
+    known = np.atleast_1d(values)[np.isfinite(np.atleast_1d(values))]
+    return float(number_of(known)) if len(known) else float("nan")
 
 
-def _has_shrunk(rows: list[dict]) -> bool:
-    """Return whether sigma is far below where it began: then it is not too large any more."""
-    return float(np.nanmedian(rows[-1]["sigma"])) < SHRUNK * float(np.nanmedian(rows[0]["sigma"]))
-
-
-def _is_noise_dominated(rows: list[dict]) -> bool:
-    late = np.asarray([np.mean(row["loss"]) for row in rows[-max(8, len(rows) // 4) :]])
+def _is_noise_dominated(loss: np.ndarray) -> bool:
+    late = loss[-max(8, len(loss) // 4) :].reshape(-1, loss[0].size).mean(axis=1)
     if len(late) < 8:
         return False
     half = len(late) // 2

@@ -94,11 +94,6 @@ def flat_rows(value: Any, name: str = "") -> list[list[str]]:
 def notes_on(table: curves.Table) -> list[str]:
     """Return what a reader should know that no number at the top says."""
     notes = []
-    if "is_frozen" in table and len(table["is_frozen"]) and table["is_frozen"][-1].any():
-        notes.append(
-            "Frozen: sigma has fallen below what floating point can resolve, and no move changes x any more. "
-            "Float64 or a larger n_s would let it go on."
-        )
     if "nonfinite" in table and len(table["nonfinite"]):
         number = int(np.nansum(curves.last_known(table["nonfinite"])))
         if number:

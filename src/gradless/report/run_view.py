@@ -26,7 +26,6 @@ from gradless.report.curves import Table, curves, per_window
 from gradless.report.numbers import MAX_TEXT, chain_rows, flat_rows, notes_on, num_chains, numbers
 
 SHORT = {"mc": "MC", "amc": "aMC", "gd": "GD", "adam": "Adam"}
-GRADIENT = ("gd", "adam")
 FRESH_SECONDS = 120  # a run of another machine that has written within this time is taken to be running
 OF_MOVES = ("acceptance", "sigma", "nonfinite", "is_frozen")
 
@@ -70,15 +69,16 @@ class RunView:
         outline, settings, table, state = self._outline()
         with RunDirectory.open(self.path) as run:
             environment = run.environment
+        goals = _goals(settings, table)
         notes = self._ask_nets(settings)
         if self._tail.left_out:
             notes.append(f"{self._tail.left_out:,} damaged or unlike lines of metrics.jsonl are left out.")
         return outline | {
             "path": str(self.path),
-            "steps": verdict.step_goal(_goals(settings, table)),
+            "steps": verdict.step_goal(goals),
             "num_chains": num_chains(table),
             "verdict": verdict.verdict(table, _kind(settings), state),
-            "notes": [*notes, *notes_on(table)],
+            "notes": [*verdict.advice(table, _algorithm(settings), goals, state), *notes, *notes_on(table)],
             "numbers": numbers(table),
             "curves": curves(table),
             "chains": chain_rows(table, _algorithm(settings)),
@@ -131,7 +131,7 @@ class RunView:
 
     def _table(self, settings: dict[str, Any]) -> Table:
         table = self._tail.table()
-        if _kind(settings) in GRADIENT:  # which take every step: of acceptance they know nothing
+        if _kind(settings) in verdict.GRADIENT:  # which take every step: of acceptance they know nothing
             return {name: values for name, values in table.items() if name not in OF_MOVES}
         if "optimize" in settings and "acceptance" in table:
             table["acceptance"] = per_window(table["acceptance"], table["step"])

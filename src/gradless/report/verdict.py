@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradless.engine import run as loop
+from gradless.engine.diagnosis import DIVERGED_WORDS, MIN_RECORDS, advice_on
 from gradless.engine.plan import LARGEST
 from gradless.plots import drawable
 from gradless.report.curves import Table, last_known, metric_names, overall_acceptance
 
 NAMES = {"mc": "Metropolis Monte Carlo", "amc": "Adaptive Monte Carlo", "gd": "Gradient descent", "adam": "Adam"}
+GRADIENT = ("gd", "adam")
 ENDS = {
     loop.AT_TARGET: "it reached its target",
     loop.FROZEN: "it froze: the moves have fallen below what floating point can resolve",
@@ -65,6 +67,23 @@ def verdict(table: Table, algorithm: str, state: State) -> str:
         parts.append(f"accepting {percent(float(np.nanmedian(accepted)))} of the moves")
     sentence = f"{parts[0]}, {' and '.join(parts[1:])}" if parts[1:] else parts[0]
     return f"{sentence}. {end}"
+
+
+def advice(table: Table, algorithm: dict[str, Any], plan: dict[str, Any], state: State) -> list[str]:
+    """Return what looks wrong with a run and what to try, as the end of `gradless train` tells it; often nothing."""
+    words = None
+    if algorithm.get("name") in GRADIENT:
+        words = DIVERGED_WORDS if ENDS[loop.DIVERGED] in state.reason else None
+    elif {"loss", "acceptance", "sigma"} <= table.keys() and len(table["step"]) >= MIN_RECORDS:
+        batches = plan.get("batches")
+        words = advice_on(
+            {"is_frozen": np.zeros(len(table["step"]))} | {name: drawable(values) for name, values in table.items()},
+            int(table["step"][-1]),
+            lowers_sigma="n_s" in algorithm,
+            has_minibatches=isinstance(batches, dict) and batches.get("name") == "minibatch",
+            is_at_target=ENDS[loop.AT_TARGET] in state.reason,
+        )
+    return [f"{words[0].upper()}{words[1:]}."] if words else []
 
 
 def _metrics(table: Table) -> list[str]:
