@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 
@@ -104,6 +105,12 @@ def test_a_link_is_replaced_and_what_it_points_to_is_not_touched(bowl_run, tmp_p
     (tmp_path / "report.html").symlink_to(victim)
     write_report([bowl_run], tmp_path / "report.html", overwrite=True)
     assert victim.read_text() == "precious"
+
+
+def test_a_pipe_of_that_name_is_refused_and_not_waited_for(bowl_run, tmp_path):
+    os.mkfifo(tmp_path / "report.html")
+    with pytest.raises(ValueError, match="is no report of gradless"):
+        write_report([bowl_run], tmp_path / "report.html")
 
 
 def test_a_page_of_a_long_run_stays_small(bowl_copy, tmp_path):

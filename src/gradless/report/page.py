@@ -43,7 +43,9 @@ def check_free(out: Path, overwrite: bool) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether a file says at its beginning that gradless wrote it."""
+    """Return whether a file says at its beginning that gradless wrote it; a pipe or a device is never asked."""
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
         return f'<meta name="generator" content="{GENERATOR}">'.encode() in file.read(MARK_BYTES)
 
