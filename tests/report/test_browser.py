@@ -167,6 +167,30 @@ def test_several_runs_share_axes_and_have_a_table(browser, comparison):
     assert "plan.steps" in texts(browser, "#rest section tbody td:first-child")
 
 
+def test_a_short_run_does_not_hide_the_rest_of_a_longer_one(browser, chains_run, bowl_run, tmp_path):
+    browser.get(write_report([bowl_run, chains_run], tmp_path / "report.html").as_uri())
+    assert "at the end, of several chains the median, is that of" in texts(browser, "#verdict")[0]
+    js(browser, "document.querySelector('#curves details').open = true")
+    wait(lambda: texts(browser, "#curves details td"))
+    cells = texts(browser, "#curves details td")
+    assert cells[:3] == ["0", "3", "3"]
+    assert cells[-3:-1] == ["400", "–"]  # the first run has ended long before
+    chart = browser.find_element("css selector", "#curves svg[role=img]")
+    js(browser, "arguments[0].focus()", chart)
+    chart.send_keys("\ue010")  # end
+    assert texts(browser, "#curves .readout")[0] == f"step 400: –  ·  {cells[-1]}"
+
+
+def test_more_runs_than_colours_are_told_apart(browser, bowl_run, tmp_path):
+    browser.get(write_report([bowl_run] * 9, tmp_path / "report.html").as_uri())
+    styles = js(
+        browser,
+        "[...document.querySelectorAll('#curves figure:first-child path.line')]"
+        ".map((path) => [getComputedStyle(path).stroke, getComputedStyle(path).strokeDasharray].join())",
+    )
+    assert len(set(styles)) == 9
+
+
 def test_a_malicious_name_is_inert_text(browser, bowl_run, tmp_path):
     run = shutil.copytree(bowl_run, tmp_path / EVIL)
     settings = json.loads((run / "settings.json").read_text())

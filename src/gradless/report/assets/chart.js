@@ -21,6 +21,7 @@ class Chart {
 
   update(spec) {
     this.spec = spec;
+    this.x = abscissasOf(spec.lines);
     const hint = element("span", { class: "hint" }, spec.hint || "");
     this.caption.replaceChildren(element("span", { class: "name" }, spec.title), hint, this.readout);
     this.legend.replaceChildren(...(spec.lines.length > 1 ? spec.lines.map(legendEntry) : []));
@@ -69,11 +70,10 @@ class Chart {
 
   point(event) {
     const place = event.clientX - this.svg.getBoundingClientRect().left;
-    const x = this.spec.lines[0].x;
     let best = -1,
       least = Infinity;
-    for (let i = 0; i < x.length; i++) {
-      const at = isNumber(x[i]) ? this.scales.x.at(x[i]) : null;
+    for (let i = 0; i < this.x.length; i++) {
+      const at = this.scales.x.at(this.x[i]);
       if (at !== null && Math.abs(at - place) < least) {
         best = i;
         least = Math.abs(at - place);
@@ -83,7 +83,7 @@ class Chart {
   }
 
   press(event) {
-    const last = this.spec.lines[0].x.length - 1;
+    const last = this.x.length - 1;
     const stride = Math.max(1, Math.round(last / 50));
     const from = this.cursor < 0 ? last : this.cursor;
     const to = { ArrowLeft: from - stride, ArrowRight: from + stride, Home: 0, End: last, Escape: -1 }[event.key];
@@ -92,17 +92,12 @@ class Chart {
     this.moveTo(event.key === "Escape" ? -1 : Math.min(last, Math.max(0, to)));
   }
 
-  // The cursor stands on a point of the first line; the readout says what every line has there.
+  // The cursor stands where some line has a point; the readout says what every line has there.
   moveTo(place) {
     this.cursor = place;
     if (this.mark) this.mark.replaceChildren();
-    const first = this.spec.lines[0];
-    if (!this.scales || place < 0 || !first || !isNumber(first.x[place])) {
-      this.readout.textContent = "";
-      return;
-    }
-    const value = first.x[place],
-      at = this.scales.x.at(value);
+    const value = this.x[place],
+      at = this.scales && isNumber(value) ? this.scales.x.at(value) : null;
     if (at === null) {
       this.readout.textContent = "";
       return;
@@ -111,18 +106,17 @@ class Chart {
     const words = [];
     for (const line of this.spec.lines) {
       const found = nearest(line, value);
-      if (!isNumber(found)) continue;
       words.push(numberText(found));
-      const y = this.scales.y.at(found);
-      if (y !== null) this.mark.append(shape("circle", { cx: at, cy: y, r: 3.5, class: "s" + line.slot }));
+      const y = isNumber(found) ? this.scales.y.at(found) : null;
+      if (y !== null) this.mark.append(shape("circle", { cx: at, cy: y, r: 3.5, class: colourOf(line) }));
     }
     this.readout.textContent = `${this.spec.xName} ${numberText(value)}: ${words.join("  ·  ")}`;
   }
 
   fillNumbers() {
     if (!this.numbers.open || !this.spec) return;
-    const lines = this.spec.lines;
-    const x = lines.length ? lines[0].x : [];
+    const lines = this.spec.lines,
+      x = this.x;
     const number = Math.min(20, x.length),
       rows = [];
     for (let i = 0; i < number; i++) {

@@ -72,9 +72,9 @@ function specsOf(runs) {
       if (!one) return;
       const label = several ? run.label : one.low ? "median" : one.label;
       const thin = several ? [] : one.chains;
-      lines.push({ label, x: abscissaOf(run, unit), y: one.y, low: one.low, high: one.high, thin, slot: slot % 8 });
+      lines.push({ label, x: abscissaOf(run, unit), y: one.y, low: one.low, high: one.high, thin, slot });
     });
-    const hint = runs.some((run) => run.num_chains > 1) ? "median, and the band that holds 8 in 10 chains" : "";
+    const hint = lines.some((line) => line.low) ? "median, and the band that holds 8 in 10 chains" : "";
     specs.push({
       key: name,
       title: sentence(like.label),
@@ -96,7 +96,7 @@ function specsOf(runs) {
         label: several ? run.label : "acceptance",
         x: pair.loss,
         y: pair.acceptance,
-        slot: slot % 8,
+        slot,
         dots: true,
       });
   });

@@ -29,14 +29,26 @@ function tableOf(header, rows, name) {
   return element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": name }, table);
 }
 
+const NUM_STYLES = 8; // colours, and as many dashes; the ninth line has the first colour with another dash
+
+function colourOf(line) {
+  return "s" + (line.slot % NUM_STYLES);
+}
+
 function classOf(line) {
-  return line.isTarget ? "line target" : "line s" + line.slot;
+  const dash = (line.slot + Math.floor(line.slot / NUM_STYLES)) % NUM_STYLES;
+  return line.isTarget ? "line target" : `line ${colourOf(line)} d${dash}`;
 }
 
 function legendEntry(line) {
   const swatch = shape("svg", { width: 26, height: 10, "aria-hidden": "true" });
   swatch.append(shape("line", { x1: 1, x2: 25, y1: 5, y2: 5, class: classOf(line) }));
   return element("span", {}, swatch, line.label);
+}
+
+// All places at which some line has a point, in order.
+function abscissasOf(lines) {
+  return [...new Set(lines.flatMap((line) => line.x.filter(isNumber)))].sort((a, b) => a - b);
 }
 
 // The value of a line at x, or at the last point before it; nothing outside the line.
@@ -129,15 +141,15 @@ function drawAxes(svg, spec, scales, area) {
 }
 
 function drawLine(svg, line, scales, area) {
-  if (line.low) svg.append(shape("path", { class: "band s" + line.slot, d: bandPath(line, scales) }));
+  if (line.low) svg.append(shape("path", { class: "band " + colourOf(line), d: bandPath(line, scales) }));
   for (const chain of line.thin || []) {
-    svg.append(shape("path", { class: "thin s" + line.slot, d: linePath(line.x, chain, scales) }));
+    svg.append(shape("path", { class: "thin " + colourOf(line), d: linePath(line.x, chain, scales) }));
   }
   svg.append(shape("path", { class: classOf(line), d: linePath(line.x, line.y, scales) }));
   if (line.dots) {
     for (let i = 0; i < line.x.length; i++) {
       const [x, y] = placeOf(line.x[i], line.y[i], scales);
-      if (x !== null && y !== null) svg.append(shape("circle", { class: "dot s" + line.slot, cx: x, cy: y, r: 2.2 }));
+      if (x !== null && y !== null) svg.append(shape("circle", { class: "dot " + colourOf(line), cx: x, cy: y, r: 2.2 }));
     }
   }
 }

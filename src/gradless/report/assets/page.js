@@ -86,7 +86,7 @@ function drawSeveral(runs) {
   const problems = [...new Set(runs.map((run) => run.problem))];
   byId("subtitle").textContent = problems.join(", ");
   const best = known.reduce((a, b) => (lossOf(b) < lossOf(a) ? b : a), known[0]);
-  byId("verdict").textContent = comparisonOf(problems, best);
+  byId("verdict").textContent = comparisonOf(problems, best, runs.some((run) => run.num_chains > 1));
   const labels = [...new Set(runs.flatMap((run) => run.numbers.map((one) => one.label)))];
   const rows = runs.map((run) => [
     run.label,
@@ -110,10 +110,11 @@ function detailsOf(run) {
   return body;
 }
 
-function comparisonOf(problems, best) {
+function comparisonOf(problems, best, hasChains) {
   if (problems.length > 1) return "The runs are of different problems, so their losses do not compare.";
   if (!best) return "None of the runs has a record to show.";
-  return `The lowest loss U at the end is that of ${best.label}: ${best.numbers[0].value}.`;
+  const median = hasChains ? ", of several chains the median," : "";
+  return `The lowest loss U at the end${median} is that of ${best.label}: ${best.numbers[0].value}.`;
 }
 
 function lossOf(run) {
