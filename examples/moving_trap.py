@@ -64,7 +64,9 @@ def compare(path):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "compare":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    elif sys.argv[1] == "compare":
         compare(sys.argv[2])
     else:
         generator = random.Random(int(sys.argv[2]))

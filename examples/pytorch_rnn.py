@@ -81,4 +81,5 @@ if __name__ == "__main__":
     parser.add_argument("--hidden", type=int, default=32, help="neurons in each of two layers")
     parser.add_argument("--batch", type=int, default=100, help="images per step")
     parser.add_argument("--sigma", type=float, default=1e-2, help="initial move scale")
+    torch.set_num_threads(1)  # so small matrices are not worth the waiting of threads for each other
     main(**vars(parser.parse_args()))
