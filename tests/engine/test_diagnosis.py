@@ -29,14 +29,17 @@ NOISY = (0.5 + np.tile([0.1, -0.1], 10) - np.linspace(0, 0.01, 20)).tolist()
 @pytest.mark.parametrize(
     ("badly", "words"),
     [
-        (session(FALLING, acceptance=1e-3), "acceptance is 0.10%: sigma is too large; lower it"),
+        (session(FALLING, acceptance=1e-3), "acceptance has come to 0.10%: sigma is too large; lower it"),
         (session(STILL, acceptance=0.0, algorithm=gl.amc()), "sigma is too large; aMC lowers it by itself"),
         (session(STILL, acceptance=0.0, algorithm=gl.amc(), sigma=0.02), "sigma is too large"),
         (
             session(STILL, acceptance=0.0, algorithm=gl.amc(), sigma=1e-5),
             "sigma has shrunk to 1.0e-05: x sits at",
         ),
-        (session(STILL, acceptance=0.49), "acceptance is 49% and the loss has hardly fallen: sigma is too small"),
+        (
+            session(STILL, acceptance=0.49),
+            "acceptance has come to 49% and the loss has hardly fallen: sigma is too small",
+        ),
         (session(FALLING, is_frozen=True), "frozen: sigma has fallen below what floating point can resolve"),
         (session(NOISY, batches=gl.minibatch(2)), "varies more from minibatch to minibatch than it falls"),
         (

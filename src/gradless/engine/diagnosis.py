@@ -55,12 +55,12 @@ def advice_on(
     sigma_0, sigma = (_known(np.median, table["sigma"][place]) for place in (0, -1))
     if acceptance < 0.01 and sigma < SHRUNK * sigma_0:
         return (
-            f"acceptance is {acceptance:.2%}, though sigma has shrunk to {sigma:.1e}: x sits at a minimum or on a "
-            "plateau; if U is not low enough there, try signal norm, another start, or several chains"
+            f"acceptance has come to {acceptance:.2%}, though sigma has shrunk to {sigma:.1e}: x sits at a minimum or "
+            "on a plateau; if U is not low enough there, try signal norm, another start, or several chains"
         )
     if acceptance < 0.01:
         how = "aMC lowers it by itself, so give it more steps or lower it" if lowers_sigma else "lower it"
-        return f"acceptance is {acceptance:.2%}: sigma is too large; {how}"
+        return f"acceptance has come to {acceptance:.2%}: sigma is too large; {how}"
     if has_minibatches and _is_noise_dominated(table["loss"]):
         return (
             "the loss varies more from minibatch to minibatch than it falls: use a larger minibatch, or hold each "
@@ -68,7 +68,7 @@ def advice_on(
         )
     first, last = _known(np.median, table["loss"][0]), _known(np.min, table["loss"][-1])
     if acceptance > 0.4 and first - last < 0.1 * abs(first):
-        return f"acceptance is {acceptance:.0%} and the loss has hardly fallen: sigma is too small; raise it"
+        return f"acceptance has come to {acceptance:.0%} and the loss has hardly fallen: sigma is too small; raise it"
     return None
 
 
