@@ -9,7 +9,7 @@ import numpy as np
 from gradless.engine.train import train
 from gradless.types import Algorithm, Loss
 
-GRID = tuple(np.logspace(-4, 0, 9))
+GRID = tuple(np.logspace(-4, 0, 9).tolist())
 
 
 @dataclass(frozen=True)
