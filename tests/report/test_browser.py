@@ -1,6 +1,7 @@
 """The pages in a real browser: from disk, and live while a run is going."""
 
 import contextlib
+import itertools
 import json
 import re
 import shutil
@@ -228,6 +229,22 @@ def test_nothing_is_wider_than_a_phone(browser, request, page):
     browser.get(request.getfixturevalue(page))
     assert js(browser, "document.documentElement.scrollWidth") == 360
     assert js(browser, "document.querySelector('#curves svg').getBoundingClientRect().right") < 360
+
+
+def test_numbers_along_an_axis_keep_apart(browser, tmp_path):
+    gl.train(gl.metropolis(0.01), bowl, np.ones(3, np.float32), steps=3000, run=tmp_path / "run")
+    page = write_report([tmp_path / "run"], tmp_path / "report.html").as_uri()
+    words = (
+        "[...document.querySelector('#curves svg').querySelectorAll('.tick[text-anchor]')]"
+        ".map((tick) => tick.getBoundingClientRect()).map((box) => [box.top, box.left, box.right])"
+    )
+    for width in (320, 360, 375, 430, 1200):
+        screen(browser, width=width)
+        browser.get(page)
+        boxes = js(browser, words)
+        along = sorted((left, right) for top, left, right in boxes if top == max(top for top, *_ in boxes))
+        assert len(along) > 2
+        assert all(right < left for (_, right), (left, _) in itertools.pairwise(along))
 
 
 def test_dark_and_print(browser, report):

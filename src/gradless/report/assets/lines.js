@@ -121,10 +121,11 @@ function drawAxes(svg, spec, scales, area) {
   for (const tick of scales.x.ticks) {
     const at = scales.x.at(tick),
       text = tickText(tick, scales.x.isLog),
-      half = text.length * 3.4;
-    if (at > area.right + 1 || at < area.left - 1 || at - half < taken + 6) continue;
-    taken = at + half;
-    const anchor = at + half > area.right + 10 ? "end" : "middle";
+      half = text.length * 3.4,
+      anchor = at + half > area.right + 10 ? "end" : "middle",
+      left = anchor === "end" ? area.right + 8 - 2 * half : at - half;
+    if (at > area.right + 1 || at < area.left - 1 || left < taken + 6) continue;
+    taken = left + 2 * half;
     svg.append(shape("line", { class: "axis", x1: at, x2: at, y1: area.bottom, y2: area.bottom + 4 }));
     svg.append(
       shape(
