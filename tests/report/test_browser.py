@@ -250,11 +250,15 @@ def test_numbers_along_an_axis_keep_apart(browser, tmp_path):
 def test_dark_and_print(browser, report):
     browser.get(report)
     ground = "getComputedStyle(document.body).backgroundColor"
+    stroke = "getComputedStyle(document.querySelector('path.line')).stroke"
     assert js(browser, ground) == "rgb(255, 255, 255)"
+    dark_ink = js(browser, stroke)
     screen(browser, scheme="dark")
     assert js(browser, ground) == "rgb(16, 19, 22)"
+    assert js(browser, stroke) != dark_ink
     screen(browser, scheme="dark", media="print")
     assert js(browser, ground) == "rgb(255, 255, 255)"
+    assert js(browser, stroke) == dark_ink  # on paper, whatever the screen is
     assert js(browser, "getComputedStyle(document.querySelector('.controls')).display") == "none"
 
 
