@@ -75,6 +75,16 @@ def test_one_run_has_its_page_in_its_folder_and_several_have_it_here(cli, refusa
     assert "RUN" in refusal("report")
 
 
+def test_a_damaged_run_in_a_folder_is_left_out_and_told(cli, refusal, tmp_path):
+    for name in ("one", "two", "three"):
+        cli("train", "tiny:fit", "--run", f"runs/{name}", "--quiet")
+    (tmp_path / "runs" / "two" / "environment.json").write_text("{")
+    told = cli("report", "runs", "-o", "all.html")
+    assert "left out: runs/two/environment.json is not JSON" in told.stderr
+    assert "2 runs compared" in (tmp_path / "all.html").read_text()
+    assert "is not JSON" in refusal("report", "runs/one", "runs/two")  # it was asked for by name
+
+
 def test_a_page_in_a_run_does_not_keep_the_run_from_being_overwritten(cli, tmp_path):
     cli("train", "tiny:fit", "--run", "run", "--quiet")
     cli("report", "run")

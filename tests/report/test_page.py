@@ -11,7 +11,7 @@ import pytest
 
 from gradless.records import RunError
 from gradless.report import RunView, write_report
-from gradless.report.listing import find_runs, runs_of
+from gradless.report.listing import find_runs, readable_runs_of, runs_of
 from gradless.report.page import SCRIPTS, STYLES, asset, embedded, page
 
 EVIL = "</script><script>alert(1)</script>&amp;\u2028\u2029<!--"
@@ -134,6 +134,18 @@ def test_a_folder_of_runs_stands_for_all_of_them_but_no_link_is_followed(bowl_ru
     assert runs_of(root / "a") == [root / "a"]
     with pytest.raises(RunError, match="holds no gradless run"):
         runs_of(root / "not a run")
+
+
+def test_runs_that_cannot_be_read_are_left_out_and_one_at_least_must_remain(bowl_run, tmp_path):
+    root, told = tmp_path / "runs", []
+    for name in ("a", "b"):
+        shutil.copytree(bowl_run, root / name)
+    (root / "a" / "metrics.jsonl").unlink()
+    assert readable_runs_of(root, told.append) == [root / "b"]
+    assert [words.startswith(f"left out: {root / 'a'} lacks metrics.jsonl") for words in told] == [True]
+    (root / "b" / "settings.json").write_text("[]")
+    with pytest.raises(RunError, match="holds no run that can be read"):
+        readable_runs_of(root, told.append)
 
 
 def test_a_wheel_holds_the_files_of_the_page():

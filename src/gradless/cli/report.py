@@ -1,5 +1,6 @@
 """`gradless report RUN...`."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,15 +18,16 @@ from gradless.cli.follow import use_double_precision_where_asked
 def command(runs: tuple[str, ...], out: str | None, overwrite: bool, trust: bool) -> None:
     """Write one self-contained page about RUN, or about several compared.
 
-    It opens from disk in any browser and asks no network for anything. A folder of runs stands for all of them. Of a
-    run of your own problem (module:object) the page shows what the net says only with --trust.
+    It opens from disk in any browser and asks no network for anything. A folder of runs stands for all of them that
+    can be read. Of a run of your own problem (module:object) the page shows what the net says only with --trust.
     """
     use_double_precision_where_asked()
     from gradless.report import write_report
-    from gradless.report.listing import runs_of
+    from gradless.report.listing import readable_runs_of
 
     with one_line():
-        chosen = [path for run in runs for path in runs_of(Path(run))]
+        tell = partial(click.echo, err=True)
+        chosen = [path for run in runs for path in readable_runs_of(Path(run), tell)]
         place = Path(out) if out else Path("report.html") if len(chosen) > 1 else chosen[0] / "report.html"
         write_report(list(chosen), place, trust, overwrite)
     plain_console().print(f"report {place}")

@@ -1,8 +1,9 @@
 """The runs in a folder, found without following a link out of it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from gradless.records import RunError
+from gradless.records import RunDirectory, RunError
 
 MAX_RUNS = 500
 DEPTH = 2  # runs/NAME, and runs/compare-NAME/ALGORITHM
@@ -23,6 +24,24 @@ def runs_of(path: Path) -> list[Path]:
     if not found:
         raise RunError(f"{path} holds no gradless run: give the folder of a run, or a folder with runs in it")
     return found
+
+
+def readable_runs_of(path: Path, report: Callable[[str], None]) -> list[Path]:
+    """Return the folder itself if it is a run, else the runs in it that are whole; `report` is told of the others."""
+    found = runs_of(path)
+    if found == [path]:
+        return found
+    whole = []
+    for run in found:
+        try:
+            with RunDirectory.open(run) as directory:
+                _ = directory.environment  # is read only now
+            whole.append(run)
+        except (OSError, RunError) as error:
+            report(f"left out: {error}")
+    if not whole:
+        raise RunError(f"{path} holds no run that can be read")
+    return whole
 
 
 def find_runs(root: Path, depth: int = DEPTH) -> list[Path]:
