@@ -183,9 +183,9 @@ def table(rows: Iterable[Row]) -> str:
 
 MNIST = (
     ours(
-        "sigma 0.01, n_s 20, signal norm, minibatches of 2000 held for 200 moves",
+        "sigma 0.01, n_s 20, signal norm, minibatches of 2000 held for 800 moves",
         AMC(sigma=1e-2, n_s=20, signal_norm=True),
-        lambda problem: Minibatch(2000, hold=200),
+        lambda problem: Minibatch(2000, hold=800),
     ),
     evosax.OPEN_ES,
     evosax.OPEN_ES_STEADY,
