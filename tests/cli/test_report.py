@@ -49,6 +49,7 @@ def test_the_command_that_goes_on_is_the_right_one(cli, tmp_path):
     settings = json.loads((tmp_path / "a run" / "settings.json").read_text())["settings"]
     _, resume, more = commands("a run", settings)
     assert resume["command"] == "gradless resume 'a run' --trust"
+    assert "--trust runs the code of the module tiny" in resume["words"]
     cli(*shlex.split(more["command"])[1:], "--quiet")
     assert json.loads((tmp_path / "a run" / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 80
 

@@ -23,12 +23,13 @@ def commands(path: str, settings: dict[str, Any]) -> list[dict[str, str]]:
     except (TypeError, ValueError):  # settings.json can hold anything
         again = None
     trust = " --trust" if ":" in problem else ""
+    warned = f" (--trust runs the code of the module {problem.partition(':')[0]})" if trust else ""
     resume = f"gradless resume {shlex.quote(path)}{trust}"
     return [
         {"words": "Make it again", "command": again}
         if again
         else {"words": "It cannot be made again by one command: its settings are not all flags", "command": ""},
-        {"words": "Go on with it from its last checkpoint", "command": resume},
+        {"words": "Go on with it from its last checkpoint" + warned, "command": resume},
         {"words": "Go on to more steps", "command": f"{resume} --steps {_more_steps(settings)}"},
     ]
 
