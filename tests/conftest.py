@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,19 @@ def case(request, whole_runs):
 @pytest.fixture
 def case_named(whole_runs):
     return lambda name: Case(name, whole_runs, *TABLE[name])
+
+
+@pytest.fixture
+def edit_settings():
+    """Let a function change the settings that a run has stored."""
+
+    def edit(run, change):
+        path = Path(run) / "settings.json"
+        table = json.loads(path.read_text())
+        change(table["settings"])
+        path.write_text(json.dumps(table))
+
+    return edit
 
 
 @pytest.fixture

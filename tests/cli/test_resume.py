@@ -12,13 +12,6 @@ from gradless.records import RunDirectory, RunError
 from gradless.runs import reopen
 
 
-def edit(run, change):
-    path = Path(run) / "settings.json"
-    table = json.loads(path.read_text())
-    change(table["settings"])
-    path.write_text(json.dumps(table))
-
-
 @pytest.fixture
 def stored(cli):
     cli("train", "tiny:fit", "--run", "run", "--steps", 20, "--record-every", 4, "--quiet")
@@ -116,8 +109,8 @@ def test_a_run_of_a_python_loss_is_told_how_to_go_on(refusal):
     assert "go on with gl.resume(..., loss=, params=, data=)" in refusal("resume", "python")
 
 
-def test_settings_of_another_net_are_refused_with_the_reason(refusal, sine, contents):
-    edit(sine, lambda settings: settings["options"].update(width=3))
+def test_settings_of_another_net_are_refused_with_the_reason(refusal, sine, contents, edit_settings):
+    edit_settings(sine, lambda settings: settings["options"].update(width=3))
     before = contents(sine)
     told = refusal("resume", sine)
     assert "the checkpoint" in told
@@ -174,9 +167,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("change", HOSTILE, ids=lambda change: json.dumps(change)[:60])
-def test_hostile_settings_are_one_line_and_execute_nothing(refusal, sine, change):
+def test_hostile_settings_are_one_line_and_execute_nothing(refusal, sine, change, edit_settings):
     Path("planted.py").write_text("open('executed', 'w')\n")
-    edit(sine, lambda settings: settings.update(change))
+    edit_settings(sine, lambda settings: settings.update(change))
     for words in (["resume", sine], ["replay", sine, "--step", 3]):
         refusal(*words)
     assert not Path("executed").exists()
@@ -191,8 +184,8 @@ def test_settings_that_are_no_settings_are_one_line(refusal, sine, text):
         assert "settings.json" in refusal(*words)
 
 
-def test_a_sweep_that_is_none_does_not_break_the_figures(cli, figures, sine):
-    edit(sine, lambda settings: settings.update(sweep=["nothing", 3]))
+def test_a_sweep_that_is_none_does_not_break_the_figures(cli, figures, sine, edit_settings):
+    edit_settings(sine, lambda settings: settings.update(sweep=["nothing", 3]))
     assert "sweep" in cli("resume", sine, "--steps", 12, code=1).output
 
 

@@ -24,12 +24,6 @@ def facts(path, **flags):
     return found
 
 
-def change_settings(path, change):
-    table = json.loads((path / "settings.json").read_text())
-    change(table["settings"])
-    (path / "settings.json").write_text(json.dumps(table))
-
-
 def test_a_finished_run(bowl_run):
     found = facts(bowl_run)
     rows = list(Metrics(bowl_run / "metrics.jsonl").rows())
@@ -62,8 +56,8 @@ def test_chains(case_named):
     assert len(found["curves"]["series"][0]["chains"]) == 3
 
 
-def test_a_run_that_someone_holds_is_running_and_then_stopped(bowl_copy):
-    change_settings(bowl_copy, lambda settings: settings["plan"].update(steps=500))
+def test_a_run_that_someone_holds_is_running_and_then_stopped(bowl_copy, edit_settings):
+    edit_settings(bowl_copy, lambda settings: settings["plan"].update(steps=500))
     view = RunView(bowl_copy)
     before = view.stamp()
     with RunDirectory.resume(bowl_copy):
@@ -168,11 +162,11 @@ def test_damage_is_told_and_the_rest_is_shown(bowl_copy):
     assert sorted(path.name for path in (bowl_copy / "checkpoints").iterdir()) == before
 
 
-def test_code_that_a_run_names_is_not_run_without_trust(bowl_copy, tmp_path, monkeypatch):
+def test_code_that_a_run_names_is_not_run_without_trust(bowl_copy, tmp_path, monkeypatch, edit_settings):
     (tmp_path / "trap_of_a_run.py").write_text("raise SystemExit('it ran')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    change_settings(bowl_copy, lambda settings: settings.update(problem="trap_of_a_run:x"))
+    edit_settings(bowl_copy, lambda settings: settings.update(problem="trap_of_a_run:x"))
     reason = facts(bowl_copy)["no_nets"]["reason"]
     assert reason == (
         "What the net says cannot be shown: that would run the code of trap_of_a_run:x; if you know it, give --trust."
@@ -180,9 +174,9 @@ def test_code_that_a_run_names_is_not_run_without_trust(bowl_copy, tmp_path, mon
     assert "it ran" in facts(bowl_copy, trust=True)["no_nets"]["reason"]
 
 
-def test_a_data_set_that_is_not_here_is_not_fetched(bowl_copy, monkeypatch):
+def test_a_data_set_that_is_not_here_is_not_fetched(bowl_copy, monkeypatch, edit_settings):
     monkeypatch.setattr("gradless.data.mnist.is_here", lambda folder: False)
-    change_settings(bowl_copy, lambda settings: settings.update(problem="mnist", options={}))
+    edit_settings(bowl_copy, lambda settings: settings.update(problem="mnist", options={}))
     assert "MNIST is not on this machine" in facts(bowl_copy)["no_nets"]["reason"]
 
 
@@ -196,8 +190,8 @@ def test_a_data_set_that_is_not_here_is_not_fetched(bowl_copy, monkeypatch):
         lambda s: s.update(optimize=[1], sitting=2),
     ],
 )
-def test_settings_that_nobody_of_ours_wrote_still_make_a_page(bowl_copy, change):
-    change_settings(bowl_copy, change)
+def test_settings_that_nobody_of_ours_wrote_still_make_a_page(bowl_copy, change, edit_settings):
+    edit_settings(bowl_copy, change)
     assert facts(bowl_copy)["verdict"]
 
 
