@@ -22,9 +22,8 @@ ALGORITHMS: dict[str, Algorithm] = {
 PANELS = {"a": ("mc", "width"), "b": ("mc", "depth"), "c": ("amc", "width"), "d": ("amc", "depth")}
 DEPTH, WIDTH = 2, 25  # of the nets whose width, or depth, varies
 INIT = "pytorch"
-MOST_IN_FLOAT64 = (
-    100  # neurons in a layer; wider nets would take hours, and float32 rounds U far more finely than moves change it
-)
+# Wider nets would take hours in float64. Float32 rounds U far more finely than a move changes it.
+MOST_IN_FLOAT64 = 100  # neurons in a layer
 CUTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # U_0
 ADAPTED = 0.01  # from about here on down, aMC's sigma has begun to shrink; every cut to here is needed for a verdict
 HALF_WINDOW = 0.1  # decades of U to either side over which the acceptance is counted
