@@ -1,5 +1,8 @@
 """`gl.train` as its users see it: what it takes, what it gives, when it stops, what it refuses."""
 
+import copy
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,6 +52,15 @@ def test_columns_of_a_trace_are_attributes_and_items():
     assert "5 records of step" in repr(trace)
     with pytest.raises(AttributeError, match="the trace has no 'accuracy'; it has step"):
         _ = trace.accuracy
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda result: pickle.loads(pickle.dumps(result))])
+def test_a_result_can_be_copied_and_sent_to_another_process(again):
+    result = train(steps=4)
+    there = again(result)
+    np.testing.assert_array_equal(there.trace.loss, result.trace.loss)
+    assert repr(there.trace) == repr(result.trace)
+    assert there.loss == result.loss
 
 
 def nested_loss(params):

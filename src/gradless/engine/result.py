@@ -30,10 +30,10 @@ class Trace(Mapping[str, np.ndarray]):
         return self._columns[name]
 
     def __getattr__(self, name: str) -> np.ndarray:
-        try:
-            return self.__dict__["_columns"][name]
-        except KeyError:
-            raise AttributeError(f"the trace has no {name!r}; it has {', '.join(self._columns)}") from None
+        columns = self.__dict__.get("_columns", {})  # none yet while a trace is copied or unpickled
+        if name not in columns:
+            raise AttributeError(f"the trace has no {name!r}; it has {', '.join(columns)}")
+        return columns[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
