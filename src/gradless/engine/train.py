@@ -12,7 +12,7 @@ import numpy as np
 
 from gradless.engine.batches import Batches, FullBatch, Progressive, num_samples
 from gradless.engine.callback import Callback
-from gradless.engine.chains import Chain
+from gradless.engine.chains import COLUMNS, Chain
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.mesh import Mesh
 from gradless.engine.objective import Objective, check_data, check_loss, check_metrics
@@ -159,7 +159,7 @@ def prepare(
             plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
             ByIdentity(metrics),
             ByIdentity(None),
-            _metric_target(plan.target_metric, check_metrics(metrics, flattening, test)),
+            _metric_target(plan.target_metric, _own_names(check_metrics(metrics, flattening, test))),
             plan.stop_when_frozen,
             speculates=does_speculate(plan, mesh),
         )
@@ -257,6 +257,14 @@ def _check_lengths(settings: Any, num_chains: int) -> None:
             _check_lengths(value, num_chains)
         elif isinstance(value, list | tuple | np.ndarray | jax.Array) and np.shape(value) not in ((), (num_chains,)):
             raise ValueError(f"{name} must be one number or {num_chains}, one per chain, got shape {np.shape(value)}")
+
+
+def _own_names(metrics: list[str]) -> list[str]:
+    """Return the names of the metrics; refuse one that would take the place of a column of the trace."""
+    for name in metrics:
+        if name in COLUMNS:
+            raise ValueError(f"metrics must not be named as the trace's own {', '.join(COLUMNS)}, got {name!r}")
+    return metrics
 
 
 def _metric_target(target: str | None, known: list[str]) -> tuple[str, str] | None:
