@@ -66,6 +66,10 @@ def test_records_stay_where_they_were_when_the_target_grows():
         ({"time_budget": float("nan")}, "time_budget must be positive, got nan"),
         ({"checkpoint_every": 0.0}, "checkpoint_every must be positive"),
         ({"target_metric": "accuracy"}, "target_metric must look like"),
+        ({"target_metric": 0.9}, 'target_metric must look like "accuracy >= 0.9", got 0.9'),
+        ({"batches": 32}, r"batches must be made by gl.full_batch\(\), gl.minibatch\(size\) or .*, got 32"),
+        ({"batches": 0}, "batches must be made by gl.full_batch"),
+        ({"batches": gl.minibatch}, "batches must be made by gl.full_batch"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_name_rule_and_value(setting, words):

@@ -39,6 +39,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, least=1, most=LARGEST)
+        if not isinstance(self.batches, Batches):
+            kinds = "gl.full_batch(), gl.minibatch(size) or gl.progressive(start, error)"
+            raise ValueError(f"batches must be made by {kinds}, got {self.batches!r}")
         check_whole("seed", self.seed, least=0, most=2**63 - 1)
         if self.record_every is None:
             object.__setattr__(self, "record_every", max(1, self.steps // NUM_RECORDS))
@@ -102,8 +105,8 @@ def chain_numbers(chains: int | Sequence[int]) -> tuple[int, ...]:
 
 def parse_metric(target: str) -> tuple[str, str, float]:
     """Return name, sense and value of a target such as "accuracy >= 0.9"."""
-    found = re.fullmatch(r"\s*([\w.-]+)\s*(>=|<=)\s*([-+.\deE]+)\s*", target)
     try:
+        found = re.fullmatch(r"\s*([\w.-]+)\s*(>=|<=)\s*([-+.\deE]+)\s*", target)
         return found[1], found[2], float(found[3])  # type: ignore[index]
     except (TypeError, ValueError):
         raise ValueError(f'target_metric must look like "accuracy >= 0.9", got {target!r}') from None

@@ -91,7 +91,7 @@ def train(
     """
     plan = Plan(
         steps=steps,
-        batches=batches or FullBatch(),
+        batches=FullBatch() if batches is None else batches,
         chains=chain_numbers(chains),
         seed=seed,
         precision=precision,
