@@ -14,6 +14,7 @@ import pytest
 import gradless as gl
 from gradless.engine import session
 from gradless.engine.batches import num_samples, rows
+from gradless.engine.selection import Selection
 
 NUM = 10
 DATA = 2.0 ** np.arange(NUM)
@@ -274,6 +275,14 @@ ERROR = "error must be a function error\\(params, batch\\), got "
 def test_wrong_batches_are_refused_where_they_are_made(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    assert gl.minibatch(np.int64(3), hold=np.int32(2)) == gl.minibatch(3, hold=2)
+    assert type(gl.minibatch(np.int64(3)).size) is int
+    given = {name: np.int64(value) for name, value in {"start": 2, "factor": 3, "check_every": 4}.items()}
+    assert gl.progressive(error=error, **given) == gl.progressive(2, error, factor=3, check_every=4)
+    assert Selection(np.int64(5)).next_step(7) == 10
 
 
 @pytest.mark.parametrize(

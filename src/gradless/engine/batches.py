@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gradless.types import Key
 
@@ -77,9 +78,7 @@ class Minibatch:
 
     def __post_init__(self) -> None:
         for name in ("size", "hold"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} of a minibatch must be a whole number of at least 1, got {value!r}")
+            _make_whole(self, name, f"{name} of a minibatch", least=1)
         if self.sampling not in ("shuffle", "iid"):
             raise ValueError(f'sampling must be "shuffle" or "iid", got {self.sampling!r}')
 
@@ -177,9 +176,7 @@ class Progressive:
 
     def __post_init__(self) -> None:
         for name, least in (("start", 1), ("factor", 2), ("check_every", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            _make_whole(self, name, name, least)
         if not callable(self.error):
             raise ValueError(f"error must be a function error(params, batch), got {self.error!r}")
         if not 0 < self.threshold <= 1:
@@ -195,6 +192,14 @@ class Progressive:
     def size(self, stage: int, num_data: int) -> int:
         """Return the size of the batch after `stage` growths."""
         return min(self.start * self.factor**stage, num_data)
+
+
+def _make_whole(batches: Any, name: str, words: str, least: int) -> None:
+    """Refuse what is not a whole number; one of NumPy's becomes Python's own, whose type the compiler does not keep."""
+    value = getattr(batches, name)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{words} must be a whole number of at least {least}, got {value!r}")
+    object.__setattr__(batches, name, int(value))
 
 
 Batches = FullBatch | Minibatch | Progressive

@@ -20,7 +20,7 @@ class Selection:
     events: list[dict] = field(default_factory=list)  # step, and pairs of chains (from, to)
 
     def __post_init__(self) -> None:
-        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
+        if isinstance(self.every, bool) or not isinstance(self.every, int | np.integer) or self.every < 1:
             raise ValueError(f"select_every must be a whole number of at least 1, got {self.every!r}")
         if not 0 < self.fraction <= 0.5:
             raise ValueError(f"select_fraction must be above 0 and at most 0.5, got {self.fraction}")
