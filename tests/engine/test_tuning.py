@@ -30,6 +30,13 @@ def test_a_trial_is_the_chain_that_train_would_run_alone():
     assert tuning.acceptances[1] == alone.acceptance
 
 
+@pytest.mark.parametrize("sigmas", [[0.1], 0.1])
+def test_a_single_sigma_may_be_tried(sigmas):
+    tuning = gl.tune_sigma(gl.metropolis(sigma=1.0), quadratic, np.array([10.0]), sigmas=sigmas, steps=20)
+    assert tuning.sigma == 0.1
+    assert tuning.sigmas.shape == tuning.losses.shape == tuning.acceptances.shape == (1,)
+
+
 def test_the_rest_of_the_algorithm_is_kept():
     cold = gl.amc(sigma=1.0, epsilon=0.1, n_s=2, sigma_decay=0.5)
     other = gl.amc(sigma=1.0, epsilon=0.0, n_s=2, sigma_decay=0.5)

@@ -52,11 +52,11 @@ def tune_sigma(
     """
     if not hasattr(algorithm, "sigma"):
         raise ValueError(f"sigma can be tuned for Monte Carlo algorithms, got {algorithm.name}")
-    sigmas = np.asarray(sigmas, dtype=float)
+    sigmas = np.atleast_1d(np.asarray(sigmas, dtype=float))
     trial = dataclasses.replace(algorithm, sigma=sigmas)  # type: ignore[type-var]
     result = train(trial, loss, params, data=data, steps=steps, chains=len(sigmas), **settings)
-    half = result.trace.loss.shape[1] // 2
-    losses = result.trace.loss[:, half:].mean(axis=1)
+    trace = np.atleast_2d(result.trace.loss)  # a single chain has no axis of its own
+    losses = trace[:, trace.shape[1] // 2 :].mean(axis=1)
     losses = np.where(np.isfinite(losses), losses, np.inf)
     best = float(sigmas[int(np.argmin(losses))])
-    return Tuning(best, sigmas, losses, np.asarray(result.acceptance), steps)
+    return Tuning(best, sigmas, losses, np.atleast_1d(result.acceptance), steps)
