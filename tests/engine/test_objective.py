@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import gradless as gl
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.objective import MAX_GATHERED, Objective, _spread, check_data, check_loss
 
@@ -44,6 +45,17 @@ def test_lambda_comes_with_the_loss_when_signal_norm_is_on():
     # Sums of squared inputs 1 and 2: lambda = 1.5^(-1/2); one float32 rounding each of the mean and the root.
     np.testing.assert_allclose(evaluation.lam, [1.0, 1.5**-0.5, 1.5**-0.5], rtol=1e-6)
     np.testing.assert_allclose(evaluation.loss, 16, rtol=1e-6)
+
+
+@pytest.mark.parametrize("array", [np.array, jnp.array])
+def test_lambda_by_hand_may_be_an_array_run_after_run(array, tmp_path):
+    def by_hand():
+        return gl.amc(signal_norm={"w": array([0.5, 2.0])})
+
+    given = {"loss": loss, "params": PARAMS, "data": BATCH}
+    results = [gl.train(by_hand(), **given, steps=3, run=tmp_path / name) for name in "ab"]
+    results.append(gl.resume(tmp_path / "a", **given, steps=5))
+    assert [result.state.lam.tolist() for result in results] == [[1.0, 0.5, 2.0]] * 3  # x is (b, w1, w2)
 
 
 def test_without_data_the_loss_has_one_argument():

@@ -267,6 +267,7 @@ WRONG = [
     ({"loss": two, "data": (DATA, np.ones(5))}, r"data must hold arrays of one common length, got \[4, 5\]"),
     ({"loss": two, "data": DATA, "batches": gl.minibatch(5)}, "size of a minibatch must be at most the 4 samples"),
     ({"algorithm": gl.amc(signal_norm=3)}, "signal_norm must be True, False or a dict"),
+    ({"algorithm": gl.amc(signal_norm={})}, 'signal_norm must be True, False or a dict {"path": value}, got {}'),
 ]
 
 

@@ -230,7 +230,7 @@ def _starting_point(params: Params | Callable[..., Params], key: Key, algorithm:
 def _hashable(signal_norm: Any) -> bool | tuple[tuple[str, Any], ...]:
     if isinstance(signal_norm, bool):
         return signal_norm
-    if hasattr(signal_norm, "items"):
+    if hasattr(signal_norm, "items") and signal_norm:
         return tuple(sorted((str(path), _nested(np.asarray(value).tolist())) for path, value in signal_norm.items()))
     raise ValueError(f'signal_norm must be True, False or a dict {{"path": value}}, got {signal_norm!r}')
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gradless.acceptance import accept
 from gradless.kernels.select import refresh, select
@@ -60,6 +61,9 @@ class AMC:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if isinstance(self.signal_norm, Mapping):  # as plain numbers: arrays are not compared, nor stored, as settings
+            plain = {path: np.asarray(value).tolist() for path, value in self.signal_norm.items()}
+            object.__setattr__(self, "signal_norm", plain)
 
     def init(self, x: jax.Array, evaluation: Evaluation) -> AMCState:
         """Start at x with mu = 0 and sigma = sigma_0."""
