@@ -14,8 +14,8 @@ from jax import lax
 
 
 def apart(function: Callable[..., Any], witness: jax.Array, *args: Any) -> Any:
-    """Return function(witness, *args), computed apart; the witness is an array that is not known while compiling."""
-    first = jnp.ravel(witness)[0]
+    """Return function(witness, *args), computed apart; the witness is an array, not empty, unknown while compiling."""
+    first = jnp.real(jnp.ravel(witness)[0])
     number = first.astype(jnp.uint8) if first.dtype == jnp.bool_ else first
     bits = lax.bitcast_convert_type(number, jnp.dtype(f"uint{8 * number.dtype.itemsize}"))
     is_taken = lax.population_count(bits) <= 64

@@ -47,6 +47,23 @@ def test_lambda_comes_with_the_loss_when_signal_norm_is_on():
     np.testing.assert_allclose(evaluation.loss, 16, rtol=1e-6)
 
 
+def test_with_signal_norm_a_complex_leaf_rides_along():
+    params = PARAMS | {"phase": np.array([1j, 2.0], np.complex64)}
+    result = gl.train(gl.amc(signal_norm=True), loss, params, data=BATCH, steps=3)
+    assert result.state.lam.shape == (3,)
+    assert result.params["phase"] is params["phase"]
+
+
+@pytest.mark.parametrize("first", [np.ones((2, 3), np.complex64), np.ones((2, 0), np.float32), np.ones(2, bool)])
+def test_with_signal_norm_data_may_begin_with_any_array(first):
+    def seen(params, batch):
+        return loss(params, batch[1:])
+
+    expected = gl.train(gl.amc(signal_norm=True), loss, PARAMS, data=BATCH, steps=5)
+    found = gl.train(gl.amc(signal_norm=True), seen, PARAMS, data=(first, *BATCH), steps=5)
+    np.testing.assert_array_equal(found.state.lam, expected.state.lam)
+
+
 @pytest.mark.parametrize("array", [np.array, jnp.array])
 def test_lambda_by_hand_may_be_an_array_run_after_run(array, tmp_path):
     def by_hand():

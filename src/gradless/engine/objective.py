@@ -85,7 +85,7 @@ class Objective:
         def evaluate(x: jax.Array) -> Evaluation:
             # Apart, so that a replay and a round of speculation find the same lambda to the last bit.
             loss, lam = apart(look, x)
-            return _tied(loss, _spread(lam, flattening))
+            return _tied(loss, _spread(_of_x(traced, lam), flattening))
 
         return evaluate
 
@@ -114,14 +114,14 @@ class Objective:
             if traced is None:
                 return Evaluation(loss)
             lam = traced.lambdas({path: Squares.together([one[path] for one in squares]) for path in squares[0]})
-            return _tied(loss, _spread(lam, self.flattening))
+            return _tied(loss, _spread(_of_x(traced, lam), self.flattening))
 
         return evaluate
 
 
 def terms_of(traced: TracedSignal | None, batch: Any) -> tuple[jax.Array, ...]:
     """Return what lambda needs of the data alone, computed apart as lambda is."""
-    arrays = jax.tree.leaves(batch)
+    arrays = [array for array in jax.tree.leaves(batch) if array.size]
     if traced is None or not arrays:
         return () if traced is None else traced.data_terms(batch)
     return apart(lambda _, batch: traced.data_terms(batch), arrays[0], batch)
@@ -134,6 +134,12 @@ def _tied(loss: jax.Array, lam: jax.Array) -> Evaluation:
     """
     is_negative = jnp.min(lam) < 0  # never
     return Evaluation(jnp.where(is_negative, jnp.nan, loss), lam=lam)
+
+
+def _of_x(traced: TracedSignal, lam: list[jax.Array]) -> list[jax.Array]:
+    """Return lambda of the leaves that x holds: complex ones, which signal norm knows too, ride along."""
+    dtypes = [traced.leaves[place].dtype for place in traced.trainable]
+    return [one for one, dtype in zip(lam, dtypes, strict=True) if jnp.issubdtype(dtype, jnp.floating)]
 
 
 def _spread(lam: list[jax.Array], flattening: Flattening) -> jax.Array:
