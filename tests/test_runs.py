@@ -136,6 +136,14 @@ def test_a_smaller_target_ends_a_sitting_early_but_is_not_remembered(case_named,
     assert case.resume(run).steps == 60
 
 
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"speculate": 0}, {"time_budget": 0}])
+def test_a_zero_is_refused_and_not_taken_for_nothing_given(wrong, case_named, tmp_path):
+    case = case_named("mc")
+    shutil.copytree(case.whole, tmp_path / "run")
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} .*must be .*, got 0"):
+        case.resume(tmp_path / "run", **wrong)
+
+
 def test_a_target_that_cannot_be_remembered_is_refused_before_training(case_named, contents, tmp_path, monkeypatch):
     case, run = case_named("amc"), tmp_path / "run"
     case.train(run, steps=20)

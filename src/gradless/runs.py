@@ -121,8 +121,9 @@ def reopen(
         problem = problem or stored_problem(path, settings, trust)
         algorithm = algorithm or stored_algorithm(path, settings)
         plan = stored_plan(path, settings, problem)
-        changed: dict[str, Any] = {"steps": steps or plan.steps, "time_budget": time_budget}
-        wanted = dataclasses.replace(plan, **changed, speculate=speculate or plan.speculate)
+        given: dict[str, Any] = {"steps": steps, "speculate": speculate}
+        changed = {name: value for name, value in given.items() if value is not None}
+        wanted = dataclasses.replace(plan, **changed, time_budget=time_budget)
         session = prepare_problem(problem, algorithm, wanted, mesh)
         if is_first():
             go_on_recording(session, directory, wanted, report)
