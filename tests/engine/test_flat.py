@@ -65,6 +65,33 @@ def test_two_trees_of_the_same_layout_share_a_program():
     assert one != Flattening.of({"w": np.ones((2, 3), np.float64)})
 
 
+@pytest.mark.parametrize(
+    "other",
+    [TREE, TREE | {"w": np.ones((2, 3), np.float32), "b": [0.0, 1.0]}, TREE | {"steps": jnp.array([1, 2])}],
+)
+def test_chains_may_differ_in_what_is_trained(other):
+    Flattening.of(TREE).check(other)
+
+
+def test_chains_may_differ_in_keys_and_in_what_is_no_number():
+    first, other = ({"w": 1.0, "key": jax.random.key(seed), "name": str(seed), "f": lambda: 0} for seed in (0, 1))
+    Flattening.of(first).check(other)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (TREE | {"w": np.ones((3, 2), np.float32)}, "params must have the same shapes in every chain, got .* and "),
+        (TREE | {"more": 1}, "params must have the same shapes in every chain"),
+        (TREE | {"steps": np.array([1, 3])}, r"same untrained numbers in every chain, got \[1 2\] and \[1 3\]: make"),
+        (TREE | {"flag": False}, "same untrained numbers in every chain, got True and False"),
+    ],
+)
+def test_chains_that_differ_in_more_are_refused(other, message):
+    with pytest.raises(ValueError, match=message):
+        Flattening.of(TREE).check(other)
+
+
 @pytest.mark.parametrize("params", [{"n": np.arange(3)}, {}, None, [True, 2, "three"]])
 def test_params_without_floating_point_numbers_are_refused(params):
     with pytest.raises(ValueError, match="params must hold at least one floating-point array, got none"):

@@ -90,6 +90,14 @@ def test_every_chain_may_draw_its_own_start_at_the_scale_of_its_moves():
     assert len(set(result.trace.loss[:, 0])) == 3
 
 
+def test_chains_do_not_share_what_only_one_of_them_has_drawn():
+    def draw(key):
+        return {"x": START, "mask": jax.random.bernoulli(key, 0.5, (20,))}
+
+    with pytest.raises(ValueError, match="params must have the same untrained numbers in every chain, got"):
+        gl.train(MC, lambda params: loss(params["x"]), draw, steps=1, chains=2)
+
+
 class Line:
     """A model that holds its weights and can be called: a pytree, not a function that draws one."""
 

@@ -59,6 +59,19 @@ class Flattening:
             dtype,
         )
 
+    def check(self, params: Params) -> None:
+        """Refuse another chain's parameters if more differs in them than the numbers that are trained."""
+        leaves = jax.tree.leaves(params)
+        shapes = tuple(np.shape(leaf) for leaf in leaves if is_trainable(leaf))
+        if len(leaves) != len(self.fixed) or shapes != self.shapes:
+            raise ValueError(f"params must have the same shapes in every chain, got {self.shapes} and {shapes}")
+        for fixed, leaf in zip(self.fixed, leaves, strict=True):
+            if fixed is not None and _is_numbers(leaf) and not _are_equal(fixed.held, leaf):
+                raise ValueError(
+                    f"params must have the same untrained numbers in every chain, got {fixed.held} and {leaf}: "
+                    "make them floating-point to train them, or run each chain alone, as chains=[3]"
+                )
+
     @property
     def num_parameters(self) -> int:
         """N, the length of x."""
@@ -95,6 +108,16 @@ class Flattening:
         trained = iter(trained)
         leaves = [next(trained) if fixed is None else fixed.held for fixed in self.fixed]
         return jax.tree.unflatten(self.treedef, leaves)
+
+
+def _is_numbers(leaf: Any) -> bool:
+    """Return whether a leaf that is not trained is made of numbers, which a loss can compute with."""
+    is_array = isinstance(leaf, np.ndarray | np.generic | jax.Array)
+    return isinstance(leaf, int | complex) or (is_array and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended))
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    return one is other or np.array_equal(one, other)
 
 
 def _dtype(leaf: Any) -> Any:

@@ -137,6 +137,8 @@ def prepare(
     algorithms = _per_chain(algorithm, len(plan.chains))
     points = [_starting_point(params, *each) for each in zip(keys, algorithms, strict=True)]
     flattening = Flattening.of(points[0], plan.precision)
+    for point in points[1:]:
+        flattening.check(point)
     with precision_of(flattening.dtype):
         put = as_device if mesh is None else as_host
         data, test = (put(tree, flattening.dtype) for tree in (data, test))
