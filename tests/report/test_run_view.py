@@ -118,6 +118,15 @@ def test_a_diverged_run_says_so_and_what_the_loss_was_before(tmp_path):
     assert [one["name"] for one in found["curves"]["series"]] == ["loss"]  # no acceptance of a gradient step
 
 
+def test_a_run_that_met_a_minibatch_without_a_loss_says_so_as_its_summary_does(tmp_path):
+    data = np.array([1.0, 1.0, 1.0, np.nan], np.float32)
+    given = {"data": data, "batches": gl.minibatch(1), "steps": 8, "record_every": 1, "seed": 0}
+    result = gl.train(gl.amc(), lambda x, batch: jnp.mean(x * batch), np.float32(1), **given, run=tmp_path / "run")
+    assert result.stopped_by == "diverged"
+    assert "look for NaN in the data" in result.advice
+    assert facts(tmp_path / "run")["notes"][0].lower() == f"{result.advice}.".lower()
+
+
 def test_a_frozen_run_says_so(tmp_path):
     flat = {"stop_when_frozen": True, "record_every": 10, "steps": 100_000}
     algorithm = gl.amc(sigma=1e-3, n_s=1)

@@ -16,6 +16,10 @@ FROZEN_WORDS = (
     "larger n_s, or let the run end there (stop_when_frozen)"
 )
 DIVERGED_WORDS = "the loss is no longer a number: lower the learning rate or clip the gradient"
+NO_NUMBER_WORDS = (
+    "the loss is not a number on one of the minibatches, and a move there cannot be judged: look for NaN in the data, "
+    "or bound what overflows in the loss"
+)
 COLUMNS = ("loss", "acceptance", "sigma", "is_frozen")
 MIN_RECORDS = 3
 MIN_STEPS = 500  # before that nothing can be said
@@ -25,8 +29,11 @@ SHRUNK = 0.01  # of sigma_0: ninety times n_s rejections in a row
 def advice(session: "Session") -> str | None:
     """Return what looks wrong with the run, if something does."""
     chains, rows = session.chains, session.rows
-    if len(rows) < MIN_RECORDS or chains[0].algorithm.needs_gradient:
-        return DIVERGED_WORDS if any(chain.status == DIVERGED for chain in chains) else None
+    has_gradient = chains[0].algorithm.needs_gradient
+    if any(chain.status == DIVERGED for chain in chains):
+        return DIVERGED_WORDS if has_gradient else NO_NUMBER_WORDS
+    if len(rows) < MIN_RECORDS or has_gradient:
+        return None
     return advice_on(
         {name: np.asarray([row[name] for row in rows], float) for name in COLUMNS},
         session.t,

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradless.engine import run as loop
-from gradless.engine.diagnosis import DIVERGED_WORDS, MIN_RECORDS, advice_on
+from gradless.engine.diagnosis import DIVERGED_WORDS, MIN_RECORDS, NO_NUMBER_WORDS, advice_on
 from gradless.engine.plan import LARGEST
 from gradless.plots import drawable
 from gradless.report.curves import Table, last_known, metric_names, overall_acceptance
@@ -71,10 +71,10 @@ def verdict(table: Table, algorithm: str, state: State) -> str:
 
 def advice(table: Table, algorithm: dict[str, Any], plan: dict[str, Any], state: State) -> list[str]:
     """Return what looks wrong with a run and what to try, as the end of `gradless train` tells it; often nothing."""
-    words = None
-    if algorithm.get("name") in GRADIENT:
-        words = DIVERGED_WORDS if ENDS[loop.DIVERGED] in state.reason else None
-    elif {"loss", "acceptance", "sigma"} <= table.keys() and len(table["step"]) >= MIN_RECORDS:
+    words, has_gradient = None, algorithm.get("name") in GRADIENT
+    if ENDS[loop.DIVERGED] in state.reason:
+        words = DIVERGED_WORDS if has_gradient else NO_NUMBER_WORDS
+    elif not has_gradient and {"loss", "acceptance", "sigma"} <= table.keys() and len(table["step"]) >= MIN_RECORDS:
         batches = plan.get("batches")
         words = advice_on(
             {"is_frozen": np.zeros(len(table["step"]))} | {name: drawable(values) for name, values in table.items()},
