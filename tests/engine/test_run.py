@@ -10,6 +10,7 @@ import pytest
 
 import gradless as gl
 from gradless.engine import run, session
+from gradless.engine.plan import LARGEST
 from gradless.engine.stepping import block_length
 from gradless.types import Evaluation
 
@@ -130,6 +131,15 @@ def test_records_come_at_powers_of_two_early_and_at_multiples_later(record_every
             break
         found.append(t)
     assert found == expected
+
+
+@pytest.mark.parametrize("record_every", [1, 10, LARGEST // 1000, LARGEST // 512])
+def test_the_longest_run_goes_on_to_its_end(record_every):
+    """The next record lies ahead, also where its step is none of 32 bits; else the loop would stand still for ever."""
+    for t in (LARGEST - 1, LARGEST - LARGEST % record_every):
+        following = (t // record_every + 1) * record_every
+        expected = min(following, np.iinfo(np.int32).max)
+        assert int(run._next_record(jnp.int32(t), jnp.int32(record_every))) == expected > t
 
 
 def test_a_trace_has_about_a_thousand_records_unless_asked_otherwise():

@@ -117,7 +117,7 @@ def _advance(
         going, kept = loop
         t = going.carry.t
         next_record = _next_record(t, limits.record_every)
-        next_check = (t // limits.check_every + 1) * limits.check_every
+        next_check = _next_multiple(t, limits.check_every)
         end = jnp.minimum(limits.until, jnp.minimum(next_record, next_check))
         if program.speculates:
             going = go_in_rounds(way, limits.ahead, limits.until, end, going)
@@ -145,9 +145,14 @@ def is_record(t: int, record_every: int) -> bool:
 
 
 def _next_record(t: jax.Array, record_every: jax.Array) -> jax.Array:
-    next_multiple = (t // record_every + 1) * record_every
+    next_multiple = _next_multiple(t, record_every)
     next_power = jnp.left_shift(1, 32 - lax.clz(t))
     return jnp.where(t < record_every, jnp.minimum(next_power, next_multiple), next_multiple).astype(t.dtype)
+
+
+def _next_multiple(t: jax.Array, every: jax.Array) -> jax.Array:
+    """Return the first multiple of `every` after t, or the largest number of 32 bits if it is beyond that."""
+    return t + jnp.minimum(every - t % every, jnp.iinfo(t.dtype).max - t)
 
 
 def _record(program: Program, carry: Carry, test: Any) -> dict[str, jax.Array]:
