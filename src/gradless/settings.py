@@ -77,6 +77,11 @@ def is_off(value: Any, off: float = 0.0) -> bool:
     return isinstance(value, int | float) and value == off
 
 
+def is_function(value: Any) -> bool:
+    """Return whether a value is a plain function, its own only leaf; a callable pytree, which holds others, is not."""
+    return callable(value) and [id(leaf) for leaf in jax.tree.leaves(value)] == [id(value)]  # arrays have no plain ==
+
+
 class _Traced:
     """Stands in the static part of a flattened object for a value that is a leaf."""
 
@@ -86,7 +91,7 @@ def _is_static(field: dataclasses.Field, value: Any) -> bool:
         return True
     if isinstance(value, int | float):
         return is_off(value, field.metadata["off"])
-    return callable(value) and jax.tree.leaves(value) == [value]
+    return is_function(value)
 
 
 def check_settings(owner: Any) -> None:
@@ -94,8 +99,8 @@ def check_settings(owner: Any) -> None:
     for field in dataclasses.fields(owner):
         value, rule = getattr(owner, field.name), field.metadata["rule"]
         is_left_open = value is None and field.default is None
-        is_function = callable(value) and field.metadata["may_be_function"]
-        if rule is not None and not is_left_open and not is_function:
+        is_allowed_function = callable(value) and field.metadata["may_be_function"]
+        if rule is not None and not is_left_open and not is_allowed_function:
             check(field.name, value, rule)
 
 

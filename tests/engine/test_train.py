@@ -115,6 +115,11 @@ def line_loss(line, batch):
     return jnp.mean((line(batch[0]) - batch[1]) ** 2)
 
 
+@pytest.mark.parametrize("array", [jnp.zeros(3), np.zeros(3, np.float32)])
+def test_a_model_of_one_array_is_not_compared_with_that_array(array):
+    assert gl.train(MC, lambda line: jnp.sum((line.w - 1) ** 2), Line(array), steps=5).params.w.shape == (3,)
+
+
 def test_a_model_that_can_be_called_is_a_tree_of_parameters():
     theta = np.linspace(0, 1, 10, dtype=np.float32)
     result = gl.train(MC, line_loss, Line(jnp.zeros(())), data=(theta, 2 * theta), steps=500)

@@ -26,6 +26,7 @@ from gradless.engine.selection import Selection
 from gradless.engine.session import Session, precision_of
 from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
+from gradless.settings import is_function
 from gradless.types import Algorithm, Key, Loss, Params
 
 Metrics = Callable[..., dict[str, jax.Array]]
@@ -221,8 +222,7 @@ def as_host(tree: Any, dtype: Any) -> Any:
 
 
 def _starting_point(params: Params | Callable[..., Params], key: Key, algorithm: Algorithm) -> Params:
-    # A function is its own only leaf; a callable pytree, such as a model that holds its weights, is not.
-    if not (callable(params) and jax.tree.leaves(params) == [params]):
+    if not is_function(params):  # perhaps a model that holds its weights and can be called
         return params
     key_init = jax.random.fold_in(key, 0)
     wants_sigma = "sigma" in inspect.signature(params).parameters

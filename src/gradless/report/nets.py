@@ -18,6 +18,7 @@ from gradless.problem import Problem
 from gradless.records import Checkpoint, RunError
 from gradless.report.curves import MAX_LINES, plain
 from gradless.runs import stored_problem
+from gradless.settings import is_function
 
 MAX_POINTS = 400  # of an output curve
 MAX_WRONG = 28  # pictures: whole rows on a wide screen and on a phone
@@ -99,8 +100,7 @@ def _kind(problem: Problem) -> tuple[str, np.ndarray, np.ndarray]:
 
 def _net(problem: Problem, x: np.ndarray) -> Any:
     init: Any = problem.init
-    is_function = callable(init) and jax.tree.leaves(init) == [init]
-    start = init(jax.random.key(0)) if is_function else init
+    start = init(jax.random.key(0)) if is_function(init) else init
     layout = Flattening.of(start, str(x.dtype))
     if layout.num_parameters != len(x):
         words = f"the problem has {layout.num_parameters:,} parameters, the checkpoint {len(x):,}"
