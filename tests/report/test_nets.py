@@ -1,6 +1,7 @@
 """What the nets say on a page is what the trained nets say."""
 
 import base64
+import dataclasses
 import shutil
 import threading
 
@@ -10,7 +11,7 @@ import pytest
 
 import gradless as gl
 from gradless.engine.plan import Plan
-from gradless.problems import make_problem
+from gradless.problems import PROBLEMS, make_problem
 from gradless.records import Metrics
 from gradless.report import RunView
 from gradless.report.nets import net_facts
@@ -54,6 +55,18 @@ def test_outputs_of_a_function_of_one_variable(tmp_path):
     np.testing.assert_allclose(found["x"], theta.ravel(), rtol=1e-5)
     np.testing.assert_allclose(found["target"], target.ravel(), rtol=1e-5, atol=1e-12)
     np.testing.assert_allclose(found["nets"], said, rtol=1e-5, atol=1e-12)
+
+
+def test_a_start_that_needs_sigma_does_not_hide_what_the_net_says(tmp_path, monkeypatch):
+    usual = PROBLEMS["sine"]
+
+    def sine(points: int = 30):
+        made = usual(width=3, points=points)
+        return dataclasses.replace(made, init=lambda key, sigma: made.init(key, sigma))
+
+    monkeypatch.setitem(PROBLEMS, "sine", sine)
+    trained("sine", tmp_path / "run", {"points": 20}, steps=5)
+    assert len(RunView(tmp_path / "run").facts()["outputs"]["x"]) == 20
 
 
 def test_the_confusion_matrix_has_the_recorded_accuracy(digits):

@@ -136,7 +136,8 @@ def prepare(
     plan.batches.check(num_data)
     check_spread(plan, mesh, algorithm, num_data)
     algorithms = _per_chain(algorithm, len(plan.chains))
-    points = [_starting_point(params, *each) for each in zip(keys, algorithms, strict=True)]
+    sigmas = [getattr(own, "sigma", None) for own in algorithms]
+    points = [starting_point(params, *each) for each in zip(keys, sigmas, strict=True)]
     flattening = Flattening.of(points[0], plan.precision)
     for point in points[1:]:
         flattening.check(point)
@@ -221,12 +222,13 @@ def as_host(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(cast, tree)
 
 
-def _starting_point(params: Params | Callable[..., Params], key: Key, algorithm: Algorithm) -> Params:
+def starting_point(params: Params | Callable[..., Params], key: Key, sigma: Any) -> Params:
+    """Return where the chain of that key starts: at `params`, or where they, a function, draw it."""
     if not is_function(params):  # perhaps a model that holds its weights and can be called
         return params
     key_init = jax.random.fold_in(key, 0)
     wants_sigma = "sigma" in inspect.signature(params).parameters
-    return params(key_init, sigma=getattr(algorithm, "sigma", None)) if wants_sigma else params(key_init)
+    return params(key_init, sigma=sigma) if wants_sigma else params(key_init)
 
 
 def _hashable(signal_norm: Any) -> bool | tuple[tuple[str, Any], ...]:

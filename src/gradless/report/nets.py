@@ -13,12 +13,11 @@ from gradless.data import mnist
 from gradless.data.store import DataUnavailable
 from gradless.engine.flat import Flattening
 from gradless.engine.session import precision_of
-from gradless.engine.train import as_device
+from gradless.engine.train import as_device, starting_point
 from gradless.problem import Problem
 from gradless.records import Checkpoint, RunError
 from gradless.report.curves import MAX_LINES, plain
 from gradless.runs import stored_problem
-from gradless.settings import is_function
 
 MAX_POINTS = 400  # of an output curve
 MAX_WRONG = 28  # pictures: whole rows on a wide screen and on a phone
@@ -99,9 +98,7 @@ def _kind(problem: Problem) -> tuple[str, np.ndarray, np.ndarray]:
 
 
 def _net(problem: Problem, x: np.ndarray) -> Any:
-    init: Any = problem.init
-    start = init(jax.random.key(0)) if is_function(init) else init
-    layout = Flattening.of(start, str(x.dtype))
+    layout = Flattening.of(starting_point(problem.init, jax.random.key(0), sigma=1.0), str(x.dtype))
     if layout.num_parameters != len(x):
         words = f"the problem has {layout.num_parameters:,} parameters, the checkpoint {len(x):,}"
         raise CannotShow(f"{words}: the problem is not the one that was trained")
