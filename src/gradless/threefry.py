@@ -18,6 +18,7 @@ from gradless.apart import apart
 from gradless.types import Key
 
 NAME = "threefry2x32-20, inverse error function"  # a run says so: other numbers would make another chain
+IMPLEMENTATION = "threefry2x32"  # JAX's name of it
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
 MAX_CHUNK = 1 << 16  # numbers that are drawn at once
@@ -38,6 +39,11 @@ def threefry(key: tuple[jax.Array, jax.Array], counter: tuple[jax.Array, jax.Arr
     return x, y
 
 
+def root_key(seed: int) -> Key:
+    """Return the key of a seed: one of Threefry, whichever generator JAX is set to."""
+    return jax.random.key(seed, impl=IMPLEMENTATION)
+
+
 def fold_in(key: Key, number: jax.Array) -> Key:
     """Return a new key from a key and a number: `jax.random.fold_in`."""
     return _key(*threefry(_words_of(key), (jnp.zeros((), jnp.uint32), jnp.asarray(number).astype(jnp.uint32))))
@@ -55,7 +61,7 @@ def _words_of(key: Key) -> tuple[jax.Array, jax.Array]:
 
 
 def _key(first: jax.Array, second: jax.Array) -> Key:
-    return jax.random.wrap_key_data(jnp.stack([first, second]), impl="threefry2x32")
+    return jax.random.wrap_key_data(jnp.stack([first, second]), impl=IMPLEMENTATION)
 
 
 def words(key: Key, place: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -90,6 +90,13 @@ def test_every_chain_may_draw_its_own_start_at_the_scale_of_its_moves():
     assert len(set(result.trace.loss[:, 0])) == 3
 
 
+def test_the_generator_that_jax_is_set_to_changes_nothing():
+    expected = train(steps=20)
+    with jax.default_prng_impl("rbg"):
+        found = train(steps=20)
+    np.testing.assert_array_equal(found.params, expected.params)
+
+
 def test_chains_do_not_share_what_only_one_of_them_has_drawn():
     def draw(key):
         return {"x": START, "mask": jax.random.bernoulli(key, 0.5, (20,))}

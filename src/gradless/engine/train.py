@@ -27,6 +27,7 @@ from gradless.engine.session import Session, precision_of
 from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
 from gradless.settings import is_function
+from gradless.threefry import root_key
 from gradless.types import Algorithm, Key, Loss, Params
 
 Metrics = Callable[..., dict[str, jax.Array]]
@@ -172,7 +173,7 @@ def prepare(
             plan.batches,
             data,
             test,
-            key_order=jax.random.fold_in(jax.random.key(plan.seed), 0),
+            key_order=jax.random.fold_in(root_key(plan.seed), 0),
             record_every=plan.record_every or 1,
             target_loss=-np.inf if plan.target_loss is None else plan.target_loss,
             target_metric=np.nan if plan.target_metric is None else parse_metric(plan.target_metric)[2],
@@ -196,7 +197,7 @@ def prepare(
 
 def chain_key(seed: int, number: int) -> Key:
     """Return the key of chain `number`: the same alone or among others."""
-    return jax.random.fold_in(jax.random.key(seed), number + 1)
+    return jax.random.fold_in(root_key(seed), number + 1)
 
 
 def as_device(tree: Any, dtype: Any) -> Any:
