@@ -68,6 +68,20 @@ def test_a_run_begun_by_another_process_meanwhile_is_not_overwritten(tmp_path, m
         assert run.settings == {"theirs": 1}
 
 
+def test_settings_that_another_process_changed_meanwhile_are_those_gone_on_with(tmp_path, monkeypatch):
+    create(tmp_path / "run").close()
+
+    def lock_too_late(path):
+        monkeypatch.undo()
+        with RunDirectory.resume(tmp_path / "run") as theirs:
+            theirs.update_settings({"theirs": 1})
+        return RunLock(path)
+
+    monkeypatch.setattr(run_directory, "RunLock", lock_too_late)
+    with RunDirectory.resume(tmp_path / "run") as run:
+        assert run.settings == {"theirs": 1}
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("content", [None, "{}", "[]", "not json", '{"format": "other", "settings": {}}'])
 def test_a_folder_of_the_users_is_refused_and_untouched(tmp_path, content, overwrite):

@@ -63,15 +63,18 @@ class RunDirectory:
         """Opens a run to go on with it: takes its lock and deletes temporary files a killed process left."""
         path = Path(path)
         _check_whole(path)
-        settings = _read_settings(path)
+        _read_settings(path)
         lock = RunLock(path / "run.lock")
-        run = cls(path, settings, lock)
         try:
+            run = cls(path, _read_settings(path), lock)  # again, now that nobody else can change them
             for temporary in durable.temporaries(path) + durable.temporaries(run.checkpoints_path):
                 disk.unlink(temporary)
         except OSError as error:
             lock.release()
             raise _cannot("write to", path, error) from error
+        except BaseException:
+            lock.release()
+            raise
         return run
 
     def update_settings(self, settings: Mapping[str, Any]) -> None:
