@@ -286,6 +286,10 @@ WRONG = [
     ({"loss": lambda p: np.sin(p)[0]}, "loss must be written with jax.numpy so that it can be compiled"),
     ({"loss": two, "data": (DATA, np.ones(5))}, r"data must hold arrays of one common length, got \[4, 5\]"),
     ({"loss": two, "data": DATA, "batches": gl.minibatch(5)}, "size of a minibatch must be at most the 4 samples"),
+    (
+        {"loss": two, "data": DATA, "batches": gl.progressive(2, lambda params, batch: batch)},
+        r"error must return one number, got an array of shape \(4, 2\): take a mean or a sum over the samples",
+    ),
     ({"algorithm": gl.amc(signal_norm=3)}, "signal_norm must be True, False or a dict"),
     ({"algorithm": gl.amc(signal_norm={})}, 'signal_norm must be True, False or a dict {"path": value}, got {}'),
 ]

@@ -174,12 +174,22 @@ def check_loss(loss: Loss, flattening: Flattening, data: Any, has_data: bool) ->
             "loss must be written with jax.numpy so that it can be compiled; this one turns its parameters into "
             f"plain numbers ({type(error).__name__})"
         ) from error
-    if not hasattr(value, "shape") or value.shape != ():
-        shape = getattr(value, "shape", None)
-        shown = f"an array of shape {shape}" if shape is not None else f"{type(value).__name__}"
-        raise ValueError(f"loss must return one number, got {shown}: take a mean or a sum over the samples")
+    _check_number("loss", value)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(f"loss must return a floating-point number, got {value.dtype}: convert it with .astype(float)")
+
+
+def check_error(error: Callable[..., Any], flattening: Flattening, data: Any) -> None:
+    """Refuse an error of progressive batches that is not one number."""
+    value = jax.eval_shape(lambda x, d: call(error, flattening.unflatten(x), d, True), flattening.some_x(), data)
+    _check_number("error", value)
+
+
+def _check_number(name: str, value: Any) -> None:
+    shape = getattr(value, "shape", None)
+    if shape != ():
+        shown = type(value).__name__ if shape is None else f"an array of shape {shape}"
+        raise ValueError(f"{name} must return one number, got {shown}: take a mean or a sum over the samples")
 
 
 def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, test: Any) -> list[str]:

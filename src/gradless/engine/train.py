@@ -15,7 +15,7 @@ from gradless.engine.callback import Callback
 from gradless.engine.chains import COLUMNS, Chain
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.mesh import Mesh
-from gradless.engine.objective import Objective, check_data, check_loss, check_metrics
+from gradless.engine.objective import Objective, check_data, check_error, check_loss, check_metrics
 from gradless.engine.packed import read_as_bytes
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
 from gradless.engine.processes import is_first
@@ -147,6 +147,8 @@ def prepare(
         data, test = (put(tree, flattening.dtype) for tree in (data, test))
         starts = [flattening.flatten(point) for point in points]
         check_loss(loss, flattening, data, data is not None)
+        if isinstance(plan.batches, Progressive):
+            check_error(plan.batches.error, flattening, data)
         objective = Objective(
             ByIdentity(loss),
             flattening,
