@@ -13,7 +13,7 @@ LAYERS = [  # from the bottom; a module imports from layers below, and from its 
     {"acceptance", "apart", "proposals", "threefry"},
     {"kernels", "signal_norm", "faster"},
     {"engine"},
-    {"problem", "problems", "runs", "minimize", "workers", "asktell", "command", "sklearn", "pytorch", "frontends"},
+    {"problem", "problems", "runs", "minimize", "workers", "asktell", "command", "sklearn", "pytorch"},
     {"experiments", "report", "bench"},
     {"cli", "__main__"},
 ]

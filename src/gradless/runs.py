@@ -143,7 +143,7 @@ class Rebuilt(NamedTuple):
     """A net at some step of a stored run, and how it compares with the checkpoints on the way."""
 
     step: int
-    session: Session  # its chains stand where the run stood
+    session: Session  # of the run's problem and plan, not begun: the states are beside it
     states: list[Any]  # one per chain
     checks: list[tuple[int, str | None]]  # checkpoint's step, and what differs if anything does
 
@@ -164,10 +164,7 @@ def rebuild(
         accepted = [log.read(place, reach) for place in range(len(meta["chains"]))]
     problem = problem or stored_problem(path, settings, trust)
     algorithm = stored_algorithm(path, settings)
-    plan = stored_plan(path, settings, problem)
-    session = prepare(
-        algorithm, problem.loss, problem.init, plan, data=problem.data, metrics=problem.metrics, test=problem.test
-    )
+    session = prepare_problem(problem, algorithm, stored_plan(path, settings, problem), mesh=None)
     check_same_run(meta, settings, session)
     ends = stored_ends(newest)
     growths = [chain["growths"] for chain in meta["chains"]]

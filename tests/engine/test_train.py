@@ -54,7 +54,7 @@ def test_columns_of_a_trace_are_attributes_and_items():
         _ = trace.accuracy
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda result: pickle.loads(pickle.dumps(result))])
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda result: pickle.loads(pickle.dumps(result))])  # noqa: S301 (our own)
 def test_a_result_can_be_copied_and_sent_to_another_process(again):
     result = train(steps=4)
     there = again(result)

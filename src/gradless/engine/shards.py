@@ -28,11 +28,6 @@ class Shards:
     number: int
     reduction: str  # "mean" or "sum"
 
-    def check(self, num_data: int) -> None:
-        """Refuse parts that are not equal."""
-        if num_data % self.number:
-            raise ValueError(f"data={self.number} must divide the {num_data} samples that a step sees")
-
     def loss(self, parts: list[jax.Array]) -> jax.Array:
         """Return U from the losses of all parts."""
         total = reduce(add, parts)

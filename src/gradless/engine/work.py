@@ -29,7 +29,7 @@ class Work:
     record_every: int
     target_loss: float
     target_metric: float
-    held: dict[int, Any] = field(default_factory=dict)  # the growing batch at its present sizes
+    held: dict[int, Any] = field(default_factory=dict)  # the growing batch, by the sizes it has had
     source: Any = None  # the data on the host, from which a growing batch is spread over devices
     compiled: set[Any] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
