@@ -64,6 +64,15 @@ def test_four_devices_and_groups_of_two_make_the_same_chains():
 
 
 @needs_devices
+def test_metrics_of_chains_on_different_devices_are_those_on_one():
+    looked_at = {"metrics": lambda params, test: {"error": loss(params, test)}, "test": DATA, "steps": 20, "chains": 2}
+    expected = train(NORM, **looked_at)
+    found = train(NORM, mesh=gl.mesh(chains=2), **looked_at)
+    np.testing.assert_array_equal(found.metrics["error"], expected.metrics["error"])
+    np.testing.assert_array_equal(found.metrics["error"], found.trace["error"][:, -1])
+
+
+@needs_devices
 def test_data_on_two_devices_or_one_make_the_same_chain(tmp_path):
     batches = gl.progressive(12, error, threshold=0.3)
     whole = train(NORM, batches=batches, mesh=gl.mesh(data=2), run=tmp_path / "whole")

@@ -237,7 +237,7 @@ class Session:
             params=params,
             loss=loss.item() if one else loss,
             trace=Trace.of_rows(self.rows),
-            metrics=self._metrics(params),
+            metrics=self._metrics(),
             steps=self.t,
             acceptance=acceptance.item() if one else acceptance,
             sigma=sigma.item() if one else sigma,
@@ -251,13 +251,12 @@ class Session:
             state=stacked,
         )
 
-    def _metrics(self, params: Any) -> dict[str, Any]:
-        metrics = self.work.program.metrics.held
-        if metrics is None:
+    def _metrics(self) -> dict[str, Any]:
+        if self.work.program.metrics.held is None:
             return {}
         with precision_of(self.dtype):
             values = [
-                run.evaluate_metrics(self.work.program, chain.carry.state.x, self.work.test)
+                run.evaluate_metrics(chain.work.program, chain.carry.state.x, chain.work.test)
                 for chain in self.chains
                 if chain.carry is not None
             ]
