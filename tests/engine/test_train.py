@@ -205,6 +205,18 @@ def test_a_time_budget_stops_the_run_between_chunks(monkeypatch):
     assert result.seconds < 5
 
 
+def test_the_time_of_a_callback_counts_too(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(session.time, "perf_counter", lambda: clock[0])
+
+    def slow(numbers):
+        clock[0] += 10
+
+    result = train(steps=1000, time_budget=35.0, callback=slow)
+    assert result.stopped_by == "time"
+    assert clock[0] == 40  # the first call that ends beyond the budget
+
+
 def explosive(params):
     return jnp.sum(params**4)
 

@@ -47,7 +47,7 @@ class Session:
     chains: list[Chain]
     points: list[jax.Array]  # where the chains start
     steps: int
-    time_budget: float = float("inf")
+    time_budget: float = float("inf")  # seconds, those of earlier sittings included
     selection: Selection | None = None
     listeners: list[Listener] = field(default_factory=list)
     t: int = 0
@@ -61,6 +61,7 @@ class Session:
     report: Callable[[str], None] = warnings.warn  # told what the user should know while the run goes on
     is_frozen_told: bool = False
     _chunk: int = 1
+    _deadline: float = float("inf")  # on the clock of time.perf_counter
 
     @property
     def dtype(self) -> Any:
@@ -95,6 +96,8 @@ class Session:
 
     def go(self) -> None:
         """Run to the end; whatever ends it, the listeners are told when all chains are at rest."""
+        # Of the whole sitting: what listeners do, a checkpoint or a user's callback, takes its part of the budget.
+        self._deadline = time.perf_counter() + self.time_budget - self.seconds_before - self.compile_seconds
         try:
             check_in_step(self.t)
             with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
@@ -211,8 +214,7 @@ class Session:
             return "steps"
         if self.stop_requested:
             return self.stop_requested
-        spent = self.seconds_before + self.seconds + self.compile_seconds
-        return "time" if spent >= self.time_budget else None
+        return "time" if time.perf_counter() >= self._deadline else None
 
     def result(self) -> Result:
         """Return what has been reached."""
