@@ -66,13 +66,15 @@ def train(
         be an array with one value per chain.
     loss: `loss(params, batch)` with data, `loss(params)` without; one number, lower is better.
     params: a pytree from which every chain starts, or a function of a key from which each chain draws its own start
-        (if it has an argument `sigma`, it is given the chain's initial move scale).
+        (if it has an argument `sigma`, it is given the chain's initial move scale). Floating-point leaves are trained;
+        all others are the same in every chain.
     data: a pytree of arrays with one leading axis over the samples.
     steps: how many, in each chain.
     batches: `gl.full_batch()` (default), `gl.minibatch(size)` or `gl.progressive(start, error)`.
     chains: how many independent chains, or which: `chains=[3]` runs chain number 3 alone, with the same moves.
     seed: of all random numbers of the run.
-    metrics: `metrics(params, test)`, or `metrics(params)` without test data; a dict of numbers for the trace.
+    metrics: `metrics(params, test)`, or `metrics(params)` without test data; a dict of numbers for the trace, under
+        names that it does not have already.
     test: data for the metrics, a pytree of arrays.
     precision: "float32" or "float64"; by default the parameters' own.
     record_every: steps between records of the trace; by default a thousand records, and early ones at powers of two.
