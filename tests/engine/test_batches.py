@@ -269,6 +269,7 @@ ERROR = "error must be a function error\\(params, batch\\), got "
         (lambda: gl.progressive(2, error, factor=1), "factor must be a whole number of at least 2, got 1"),
         (lambda: gl.progressive(2, error, check_every=0), "check_every must be a whole number of at least 1, got 0"),
         (lambda: gl.progressive(2, error, threshold=0.0), "threshold must be above 0 and at most 1, got 0.0"),
+        (lambda: gl.progressive(2, error, threshold="low"), "threshold must be above 0 and at most 1, got 'low'"),
         (lambda: gl.progressive(2, error, threshold=1.5), "threshold must be above 0 and at most 1, got 1.5"),
     ],
 )

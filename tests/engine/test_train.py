@@ -287,6 +287,7 @@ WRONG = [
     ),
     ({"metrics": lambda p: {"loss": p[0]}}, "metrics must not be named as the trace's own step, .*, got 'loss'"),
     ({"select_every": 0}, "select_every must be a whole number of at least 1, got 0"),
+    ({"select_every": 5, "select_fraction": "few"}, "select_fraction must be above 0 and at most 0.5, got 'few'"),
     ({"select_every": 5, "select_fraction": 0.7}, "select_fraction must be above 0 and at most 0.5, got 0.7"),
     ({"params": {"n": np.arange(3)}}, "params must hold at least one floating-point array, got none"),
     ({"params": np.zeros(0)}, "params must hold at least one floating-point"),

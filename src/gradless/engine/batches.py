@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gradless.settings import FRACTION, check
 from gradless.types import Key
 
 Act = Callable[[Any, bool | jax.Array], Any]  # what to do with a batch, given whether it is new
@@ -179,8 +180,7 @@ class Progressive:
             _make_whole(self, name, name, least)
         if not callable(self.error):
             raise ValueError(f"error must be a function error(params, batch), got {self.error!r}")
-        if not 0 < self.threshold <= 1:
-            raise ValueError(f"threshold must be above 0 and at most 1, got {self.threshold}")
+        check("threshold", self.threshold, FRACTION)
 
     def check(self, num_data: int) -> None:
         """Refuse a first batch larger than the data."""
