@@ -30,6 +30,14 @@ def test_a_trial_is_the_chain_that_train_would_run_alone():
     assert tuning.acceptances[1] == alone.acceptance
 
 
+def test_a_trial_that_ends_at_its_target_wins():
+    tuning = gl.tune_sigma(
+        gl.metropolis(sigma=1.0), quadratic, np.array([10.0]), sigmas=[1e-3, 1.0], steps=400, target_loss=1.0
+    )
+    assert tuning.sigma == 1.0
+    assert 0 <= tuning.losses[1] <= 1 < tuning.losses[0]
+
+
 @pytest.mark.parametrize("sigmas", [[0.1], 0.1])
 def test_a_single_sigma_may_be_tried(sigmas):
     tuning = gl.tune_sigma(gl.metropolis(sigma=1.0), quadratic, np.array([10.0]), sigmas=sigmas, steps=20)

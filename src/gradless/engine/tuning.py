@@ -56,7 +56,13 @@ def tune_sigma(
     trial = dataclasses.replace(algorithm, sigma=sigmas)  # type: ignore[type-var]
     result = train(trial, loss, params, data=data, steps=steps, chains=len(sigmas), **settings)
     trace = np.atleast_2d(result.trace.loss)  # a single chain has no axis of its own
-    losses = trace[:, trace.shape[1] // 2 :].mean(axis=1)
+    losses = _held(trace)[:, trace.shape[1] // 2 :].mean(axis=1)
     losses = np.where(np.isfinite(losses), losses, np.inf)
     best = float(sigmas[int(np.argmin(losses))])
     return Tuning(best, sigmas, losses, np.atleast_1d(result.acceptance), steps)
+
+
+def _held(trace: np.ndarray) -> np.ndarray:
+    """Return records in which a chain that has ended, and has none any more, stays at its last loss."""
+    places = np.where(np.isnan(trace), 0, np.arange(trace.shape[1]))
+    return np.take_along_axis(trace, np.maximum.accumulate(places, axis=1), axis=1)
