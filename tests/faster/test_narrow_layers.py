@@ -82,6 +82,7 @@ def test_any_function_keeps_its_meaning(function):
         ("float64", 4, ROWS, True),
         ("float64", 5, ROWS, False),
         ("float32", 4, 10, False),  # too few samples to gain anything
+        ("bfloat16", 4, ROWS, False),  # a matrix product sums in a wider type
     ],
 )
 def test_it_is_used_where_it_pays(dtype, fan_in, num_rows, is_used):

@@ -30,7 +30,9 @@ def is_narrow(eqn: JaxprEqn) -> bool:
         return False
     samples, weight = (jax.ShapeDtypeStruct(shape_of(atom), dtype_of(atom)) for atom in eqn.invars)
     is_layer = eqn.params["dimension_numbers"] == (((samples.ndim - 1,), (0,)), ((), ())) and weight.ndim == 2
-    if not is_layer or samples.ndim < 2 or not jnp.issubdtype(samples.dtype, jnp.floating):
+    dtypes = {samples.dtype, weight.dtype, dtype_of(eqn.outvars[0])}
+    # Half precision is left alone: a matrix product sums it in a wider type.
+    if not is_layer or samples.ndim < 2 or dtypes not in ({jnp.dtype("float32")}, {jnp.dtype("float64")}):
         return False
     fan_in, fan_out = weight.shape
     is_small = fan_in * samples.dtype.itemsize <= MAX_BYTES and fan_out <= MAX_FAN_OUT
