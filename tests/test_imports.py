@@ -10,7 +10,7 @@ import gradless
 ROOT = Path(gradless.__file__).parent
 LAYERS = [  # from the bottom; a module imports from layers below, and from its own
     {"types", "settings"},
-    {"acceptance", "apart", "proposals", "threefry"},
+    {"acceptance", "apart", "jaxprs", "proposals", "threefry"},
     {"kernels", "signal_norm", "faster"},
     {"engine"},
     {"problem", "problems", "runs", "minimize", "workers", "asktell", "command", "sklearn", "pytorch"},

@@ -7,9 +7,8 @@ weights and not of the many pixels, and XLA's product on a CPU then reads the by
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
-from gradless.faster.laid import Laid, Scaled, dtype_of
-from gradless.signal_norm.layout import Array, shape_of
-from gradless.signal_norm.walk import bind
+from gradless.faster.laid import Laid, Scaled
+from gradless.jaxprs import Array, bind, dtype_of, shape_of
 
 
 def is_made_of_bytes(eqn: JaxprEqn) -> bool:

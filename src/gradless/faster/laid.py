@@ -1,10 +1,10 @@
 """An array on its way through a program, with what is known of it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from gradless.signal_norm.layout import Array
+from gradless.jaxprs import Array
 
 
 class Scaled(NamedTuple):
@@ -31,8 +31,3 @@ class Laid(NamedTuple):
     def first(self) -> Array:
         """The array with its last axis first."""
         return self.array if self.is_first or self.array.ndim < 2 else jnp.moveaxis(self.array, -1, 0)
-
-
-def dtype_of(atom: Any) -> Any:
-    """The dtype of a variable or number of a program."""
-    return atom.aval.dtype

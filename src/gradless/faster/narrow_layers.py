@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
-from gradless.faster.laid import Laid, dtype_of
-from gradless.signal_norm.layout import Array, shape_of
-from gradless.signal_norm.walk import ELEMENTWISE, bind
+from gradless.faster.laid import Laid
+from gradless.jaxprs import ELEMENTWISE, Array, bind, dtype_of, shape_of
 
 MAX_BYTES = 32  # of the inputs of one neuron: eight float32, four float64; beyond, a matrix product is faster
 MAX_FAN_OUT = 16

@@ -10,8 +10,7 @@ from gradless.faster.byte_images import bytes_of, is_made_of_bytes, is_product_o
 from gradless.faster.laid import Laid
 from gradless.faster.narrow_layers import is_narrow, kept_first, narrow_layer
 from gradless.faster.small_images import convolved, is_small_image
-from gradless.signal_norm.calls import inner_jaxpr, opened
-from gradless.signal_norm.walk import bind, literal_array
+from gradless.jaxprs import bind, inner_jaxpr, literal_array, opened
 
 
 def faster(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from gradless.signal_norm.layout import Array, shape_of
+from gradless.jaxprs import Array, shape_of
 
 
 def is_small_image(eqn: JaxprEqn) -> bool:

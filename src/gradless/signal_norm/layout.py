@@ -15,8 +15,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-Array = Any  # a jax.Array or a tracer
-Shape = tuple[int, ...]
+from gradless.jaxprs import Array, Shape, shape_of
 
 SAME_ELEMENTS = {
     "convert_element_type",
@@ -48,11 +47,6 @@ class Link(NamedTuple):
 
 Chain = tuple[Link, ...]
 IDENTITY = Link(pull=lambda s: s, push=lambda s: s)
-
-
-def shape_of(atom: Any) -> Shape:
-    """The shape of a variable or literal of a traced program."""
-    return atom.aval.shape
 
 
 def pull_back(chain: Chain, s: Array) -> Array:

@@ -10,10 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
-from gradless.signal_norm.calls import reached
-from gradless.signal_norm.layout import Array
+from gradless.jaxprs import Array, inner_jaxpr, opened
 from gradless.signal_norm.values import PreActivation, Value
 
 Found = list[tuple[Any, Any]]  # per input of the body: (sum, count) of a weight, extra of a pre-activation; or None
@@ -161,3 +160,18 @@ def fill(found: Any, like: Any) -> Any:
 
 
 LOOPS = {"scan": walk_scan, "while": walk_while, "cond": walk_cond}
+
+
+def reached(jaxpr: Jaxpr, marked: Sequence[bool]) -> list[bool]:
+    """Which outputs of a program depend on its marked inputs."""
+    seen = {var for var, mark in zip(jaxpr.invars, marked, strict=True) if mark}
+
+    def is_seen(atom: Any) -> bool:
+        return not isinstance(atom, Literal) and atom in seen
+
+    for eqn in jaxpr.eqns:
+        flags = [is_seen(atom) for atom in eqn.invars]
+        inner = inner_jaxpr(eqn)
+        outs = [any(flags)] * len(eqn.outvars) if inner is None else reached(opened(inner)[0], flags)
+        seen.update(var for var, mark in zip(eqn.outvars, outs, strict=True) if mark)
+    return [is_seen(atom) for atom in jaxpr.outvars]

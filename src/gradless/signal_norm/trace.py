@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.signal_norm.layout import Array
+from gradless.jaxprs import Array
 from gradless.signal_norm.values import Sink, Track, Value
 from gradless.signal_norm.walk import Walk
 

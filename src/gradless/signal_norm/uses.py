@@ -12,7 +12,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from gradless.signal_norm.layout import Array, Chain, Link, Shape, pull_back, shape_of
+from gradless.jaxprs import Array, Shape, shape_of
+from gradless.signal_norm.layout import Chain, Link, pull_back
 
 # XLA on a CPU adds up to 32 rows in one vectorised kernel, and more rows by a slower tree of kernels. Blocks of 32 rows
 # of 1,000 numbers stay in the cache. (MNIST's net: 4% of a step; one plain sum per layer at depth 128: 45%.)

@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.signal_norm.layout import Array, Chain, Link, Shape, pull_back
+from gradless.jaxprs import Array, Shape
+from gradless.signal_norm.layout import Chain, Link, pull_back
 
 
 class Sink:

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from gradless.signal_norm.calls import CALLS, inner_jaxpr, opened
-from gradless.signal_norm.layout import SAME_ELEMENTS, SLICES, Array, Link, elementwise_link, read_link, shape_of
+from gradless.jaxprs import CALLS, ELEMENTWISE, Array, bind, inner_jaxpr, literal_array, opened, shape_of
+from gradless.signal_norm.layout import SAME_ELEMENTS, SLICES, Link, elementwise_link, read_link
 from gradless.signal_norm.loops import LOOPS, Found
 from gradless.signal_norm.uses import Use, add_up, conv_link, conv_use, dot_link, dot_use
 from gradless.signal_norm.values import Joined, PreActivation, Sink, Track, Value
@@ -21,24 +21,6 @@ from gradless.signal_norm.values import Joined, PreActivation, Sink, Track, Valu
 SUMS = {"add", "add_any", "sub"}
 DOT_LIKE = ("dot", "matmul", "ragged", "linear_solve", "triangular_solve", "tridiagonal_solve")
 WITHOUT_A_PRODUCT = {"debug_callback", "debug_print"}
-ELEMENTWISE = (
-    *("abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clamp"),
-    *("complex", "conj", "cos", "cosh", "div", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "imag"),
-    *("integer_pow", "log", "log1p", "logistic", "max", "min", "mul", "neg", "nextafter", "pow", "real", "rem"),
-    *("round", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh"),
-)
-
-
-def bind(eqn: JaxprEqn, arrays: Sequence[Array]) -> list[Array]:
-    """Evaluate one operation as JAX itself would."""
-    with eqn.ctx.manager:
-        out = eqn.primitive.bind(*arrays, **eqn.primitive.get_bind_params(eqn.params))
-    return list(out) if eqn.primitive.multiple_results else [out]
-
-
-def literal_array(atom: Any) -> Array:
-    """The array of a number written into the program."""
-    return jnp.asarray(atom.val, atom.aval.dtype)
 
 
 def is_readable(name: str) -> bool:
