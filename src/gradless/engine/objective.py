@@ -164,9 +164,7 @@ def call(function: Callable[..., Any], params: Any, batch: Any, has_data: bool) 
 
 def check_loss(loss: Loss, flattening: Flattening, data: Any, has_data: bool) -> None:
     """Refuse, in the user's own terms, a loss that cannot be trained."""
-    if not callable(loss):
-        raise ValueError(f"loss must be a function, got {loss!r}")
-    _check_arguments(loss, has_data)
+    _check_function("loss", loss, "batch", has_data, "data")
     try:
         value = jax.eval_shape(lambda x, d: call(loss, flattening.unflatten(x), d, has_data), flattening.some_x(), data)
     except NOT_TRACEABLE as error:
@@ -196,6 +194,7 @@ def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, te
     """Refuse metrics that are not a dict of numbers; return their names."""
     if metrics is None:
         return []
+    _check_function("metrics", metrics, "test", test is not None, "test")
     values = jax.eval_shape(
         lambda x, t: call(metrics, flattening.unflatten(x), t, t is not None), flattening.some_x(), test
     )
@@ -209,17 +208,22 @@ def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, te
     return list(values)
 
 
-def _check_arguments(loss: Loss, has_data: bool) -> None:
-    wanted = "loss(params, batch)" if has_data else "loss(params)"
-    reason = "data was given" if has_data else "no data was given"
+def _check_function(name: str, function: Any, second: str, has_second: bool, data: str) -> None:
+    """Refuse what cannot be called as name(params, second), or as name(params) where there are no such data."""
+    if not callable(function):
+        raise ValueError(f"{name} must be a function, got {function!r}")
+    wanted = f"{name}(params, {second})" if has_second else f"{name}(params)"
+    reason = f"{data} was given" if has_second else f"no {data} was given"
     try:
-        signature = inspect.signature(loss)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return  # some compiled functions have no signature; the trace will tell
     try:
-        signature.bind(*([None] * (2 if has_data else 1)))
+        signature.bind(*([None] * (2 if has_second else 1)))
     except TypeError:
-        raise ValueError(f"loss must take the arguments of {wanted}, since {reason}; this one is {signature}") from None
+        raise ValueError(
+            f"{name} must take the arguments of {wanted}, since {reason}; this one is {signature}"
+        ) from None
 
 
 def check_data(data: Any) -> None:

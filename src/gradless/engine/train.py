@@ -93,6 +93,8 @@ def train(
     speculate: proposals evaluated at a time, as if all but the last were rejected, or "auto"; the chain is the same.
     mesh: `gl.mesh(chains=, proposals=, data=)`, the devices to use; by default one proposal on each at a time.
     """
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ValueError(f"mesh must be made by gl.mesh(), got {mesh!r}")
     plan = Plan(
         steps=steps,
         batches=FullBatch() if batches is None else batches,
