@@ -52,6 +52,7 @@ def test_an_absent_file_is_refused(tmp_path):
         ('{\n  "loss": -2.5\n}\n', -2.5),
         ('log\n{"loss": 3.0}', 3.0),
         ("inf", math.inf),
+        ("[" * 100_000 + "\n0.5", 0.5),
     ],
 )
 def test_results_that_are_understood(text, loss):
@@ -74,6 +75,8 @@ def test_a_key_of_ones_own_and_nan():
         ('{"loss": true}', "its result is not a number"),
         ("[1, 2]", "its result is not a number"),
         ("null", "its result is not a number"),
+        ("[" * 100_000, "its result is not a number"),
+        ('{"loss": 1' + "0" * 400 + "}", "its result is a number too large for floating point"),
     ],
 )
 def test_results_that_are_not(text, words):

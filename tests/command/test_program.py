@@ -1,6 +1,7 @@
 """Real programs: results, failures, time limits, and nothing left behind."""
 
 import math
+import shlex
 import sys
 import threading
 import time
@@ -69,6 +70,22 @@ def test_failures_are_said(script, tmp_path, text, why):
     outcome = run(Program(script(text) + " {params}", retries=1), tmp_path)
     assert math.isnan(outcome.loss)
     assert (outcome.why, outcome.tries) == (why, 2)
+
+
+def test_a_mistake_of_ours_is_a_failure_too_and_not_a_thread_that_is_waited_for(script, tmp_path, monkeypatch):
+    def fail(text, key):
+        raise RuntimeError
+
+    monkeypatch.setattr("gradless.command.program.parse_loss", fail)
+    assert run(Program(script("print(1)") + " {params}"), tmp_path).why == "RuntimeError"
+
+
+def test_a_folder_may_be_named_as_a_place(tmp_path):
+    params, result = tmp_path / "{seed} {result}" / "params", tmp_path / "{seed} {result}" / "result"
+    for program in (Program("sim {params} {result} {seed}"), Program("sim {params} {result} {seed}", uses_shell=True)):
+        words = program.words(params, result, seed=7)
+        words = words if not program.uses_shell else shlex.split(words[2])
+        assert words == ["sim", str(params), str(result), "7"]
 
 
 def test_what_fails_once_is_tried_again(script, tmp_path):

@@ -68,7 +68,11 @@ def _value(text: str) -> Any:
     try:
         return float(text)
     except ValueError:
+        pass
+    try:
         return json.loads(text)
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deeply", "", 0) from None
 
 
 def _number(value: Any, key: str) -> float:
@@ -78,4 +82,7 @@ def _number(value: Any, key: str) -> float:
         value = value[key]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"its result is not a number: {str(value)[:80]!r}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("its result is a number too large for floating point") from None

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -68,9 +69,8 @@ class Program:
 
 
 def _filled(text: str, places: dict[str, str]) -> str:
-    for place, value in places.items():
-        text = text.replace(place, value)
-    return text
+    # In one pass: the name of a run's folder may itself hold the name of a place.
+    return re.sub("|".join(map(re.escape, places)), lambda found: places[found[0]], text)
 
 
 class Job:
@@ -90,8 +90,8 @@ class Job:
             tries += 1
             try:
                 return Outcome(self._try(), "", tries, time.monotonic() - began)
-            except (ValueError, OSError) as error:
-                why = str(error)
+            except Exception as error:  # whatever it is: a thread that ends without an outcome is waited for for ever
+                why = str(error) or type(error).__name__
         return Outcome(float("nan"), why, tries, time.monotonic() - began)
 
     def end(self) -> None:
