@@ -215,6 +215,12 @@ opt.save({str(path)!r})
     np.testing.assert_array_equal(here.ask(), there.ask())
 
 
+def test_bounds_of_two_numbers_come_back_as_they_were(tmp_path):
+    opt = gl.AskTell([5.0, 25.0], bounds=[(0.0, 10.0), (20.0, 30.0)])
+    opt.save(tmp_path / "chain")
+    np.testing.assert_array_equal(gl.AskTell.load(tmp_path / "chain").bounds, ([0.0, 20.0], [10.0, 30.0]))
+
+
 def test_files_are_checked(tmp_path):
     path = tmp_path / "chain"
     with pytest.raises(RunError, match="chain cannot be read: No such file"):

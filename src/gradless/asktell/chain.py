@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,7 +149,8 @@ class AskTell:
     def load(cls, path: str | Path) -> "AskTell":
         """Return the chain that `save` wrote, in this or another process."""
         tensors, meta = file.read(Path(path))
-        bounds = (tensors["low"], tensors["high"]) if "low" in tensors else None
+        # By name: a tuple of two arrays of two numbers would be taken for a pair for each number.
+        bounds = SimpleNamespace(lb=tensors["low"], ub=tensors["high"]) if "low" in tensors else None
         algorithm, best = algorithm_from_json(meta["algorithm"]), tensors["best"]
         x = tensors["state.x"].reshape(best.shape)
         self = cls(x, algorithm, meta["seed"], bounds=bounds, reevaluate_every=meta["reevaluate_every"])
