@@ -23,6 +23,7 @@ TARGET, XTOL, FROZEN, MAXFEV, MAXITER, CALLBACK = (
     (99, "the callback stopped it"),
 )
 Ending = tuple[int, str]
+MOST = 2**31 - 1  # steps and evaluations
 
 
 def minimize(
@@ -70,10 +71,10 @@ def minimize(
     """
     given = {"sigma": sigma, "epsilon": epsilon, "n_s": n_s, "temperature": temperature}
     chain = AskTell(x0, _algorithm(algorithm, given), seed, bounds=bounds, reevaluate_every=reevaluate_every)
-    maxfev = 1000 * chain.x.size if maxfev is None else maxfev
+    maxfev = min(1000 * chain.x.size, MOST) if maxfev is None else maxfev
     for name, limit in (("maxfev", maxfev), ("maxiter", maxiter), ("ahead", ahead)):
         if limit is not None:
-            check_whole(name, limit, least=1, most=2**31 - 1)
+            check_whole(name, limit, least=1, most=MOST)
     if target is not None:
         check("target", target, A_NUMBER)
     if xtol is not None:
