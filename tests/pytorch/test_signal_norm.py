@@ -159,6 +159,17 @@ def test_attention(options, is_training):
     assert all(lam == 1 for name, lam in found.items() if "bias" in name)
 
 
+def test_attention_with_a_mask_given_by_its_place():
+    attend, x, mask = nn.MultiheadAttention(4, 2), torch.randn(5, 2, 4), torch.zeros(2, 5, dtype=torch.bool)
+    mask[:, 3:] = True
+    twin = copy.deepcopy(attend)
+    found = lams(attend, x, x, x, mask)
+    optimizer = AMC(twin, signal_norm=True, seed=0)
+    optimizer.step(lambda: sum(part.sum() for part in twin(x, x, x, key_padding_mask=mask)))
+    expected = {name: optimizer.state[parameter]["lam"] for name, parameter in twin.named_parameters()}
+    torch.testing.assert_close(found, expected)
+
+
 def test_the_output_projection_of_attention_reads_what_the_heads_gather():
     """One head, all keys equal: attention is uniform and gathers the mean of the projected values."""
     attend = nn.MultiheadAttention(3, 1, bias=False)
@@ -265,6 +276,33 @@ def test_a_layer_with_a_forward_of_its_own_is_not_read():
     optimizer = AMC(layer, signal_norm=True)
     with pytest.warns(UserWarning, match="not seen the inputs of weight, bias: lambda is 1 there"):
         optimizer.step(lambda: layer(x, 2.0).sum())
+
+
+@pytest.mark.parametrize("normed", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm])
+def test_a_weight_that_is_computed_from_others_is_not_read(normed):
+    layer, x = normed(nn.Linear(3, 2)), torch.randn(4, 3)
+    optimizer = AMC(layer, signal_norm=True)
+    with pytest.warns(UserWarning, match="not seen the inputs of parametrizations.weight.original"):
+        optimizer.step(lambda: layer(x).sum())
+    assert all(optimizer.state[parameter]["lam"] == 1 for parameter in layer.parameters())
+
+
+def test_a_weight_that_was_frozen_has_its_lambda_from_the_first_step_that_moves_it():
+    layer, x = nn.Linear(3, 2), torch.randn(4, 3)
+    layer.weight.requires_grad_(False)
+    optimizer = AMC(layer, sigma=1e3, signal_norm=True, fixed_batch=True, seed=0)
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.zero_()
+    for _ in range(3):  # at the minimum: all moves are rejected
+        optimizer.step(lambda: layer(x).square().sum())
+    layer.weight.requires_grad_(True)
+    optimizer.step(lambda: layer(x).square().sum())
+    assert optimizer.num_accepted == 0
+    torch.testing.assert_close(optimizer.state[layer.weight]["lam"], x.square().sum(-1).mean().rsqrt())
+    layer.weight.requires_grad_(False)
+    optimizer.step(lambda: layer(x).square().sum())
+    assert "lam" not in optimizer.state[layer.weight]
 
 
 def test_lambda_is_that_of_x_after_a_rejection_and_that_of_the_new_x_after_an_acceptance():

@@ -204,8 +204,9 @@ class AMC(torch.optim.Optimizer):
                 return self.loss
             self._kept_buffers.keep(self._buffers())
             evaluation = self._evaluate(closure, with_lam=True)
-            if agree(self.loss, evaluation.loss, x):  # then this look leaves no trace
-                evaluation = Evaluation(self.loss, {})
+            if agree(self.loss, evaluation.loss, x):  # then this look leaves no trace, but for what may move only now
+                new = {one: lam for one, lam in evaluation.lam.items() if "lam" not in self.state[one]}
+                evaluation = Evaluation(self.loss, new)
                 self._kept_buffers.put_back_changed(self._buffers())
             elif is_same:
                 change = f"U(x) went from {float(self.loss):g} to {float(evaluation.loss):g} with x at rest"
@@ -230,6 +231,9 @@ class AMC(torch.optim.Optimizer):
         self.loss = evaluation.loss
         for parameter, lam in evaluation.lam.items():
             self.state[parameter]["lam"] = lam
+        for parameter in self._all():
+            if not parameter.requires_grad:  # its lambda grows old while x moves
+                self.state.get(parameter, {}).pop("lam", None)
         self._kept.keep(self._x())
         self._kept_buffers.keep(self._buffers())
         return evaluation.loss

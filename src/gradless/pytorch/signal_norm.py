@@ -56,9 +56,10 @@ class Signals:
                 module.register_forward_hook(RecurrentEar(self, own, start), with_kwargs=True)
 
     def hear(self, own: dict[str, str], sums: dict[str, Tensor]) -> None:
-        """Note the sums of one call of a layer."""
+        """Note the sums of one call of a layer; a weight that is computed from others, as by weight norm, has none."""
         for name, total in sums.items():
-            self.heard[own[name]].append(total)
+            if name in own:
+                self.heard[own[name]].append(total)
 
     @contextmanager
     def listening(self) -> Iterator[None]:

@@ -73,7 +73,9 @@ def _to_weight(layer: Any, fields: Tensor, num_rows: int) -> Tensor:
     return means.repeat_interleave(num_rows // layer.groups).reshape(-1, 1, *(1 for _ in layer.kernel_size))
 
 
-def attention(layer: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, **others: Any) -> Sums:
+def attention(
+    layer: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, *more: Any, **others: Any
+) -> Sums:
     """The projections read query, key and value; the output projection reads what the heads have gathered.
 
     That is nowhere to be seen from outside, so the attention is computed a second time with the identity in place of
@@ -90,7 +92,7 @@ def attention(layer: nn.MultiheadAttention, query: Tensor, key: Tensor, value: T
         plain["out_proj.bias"] = torch.zeros_like(bias)
     devices = [query.device] if query.is_cuda else []
     with torch.random.fork_rng(devices):
-        gathered, _ = torch.func.functional_call(layer, plain, (query, key, value), others)
+        gathered, _ = torch.func.functional_call(layer, plain, (query, key, value, *more), others)
     return {**sums, "out_proj.weight": mean_sum(gathered)}
 
 
