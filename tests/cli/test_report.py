@@ -58,7 +58,21 @@ def test_settings_that_are_no_flags_are_not_passed_off_as_such():
     settings = {"problem": "digits", "algorithm": {"name": "amc", "sigma": [0.1, 0.2]}, "plan": {"steps": 5}}
     assert commands("run", settings)[0]["command"] == ""
     assert "gl.resume('run', loss=..., params=..., data=...)" in commands("run", {})[0]["command"]
-    assert commands("run", {"optimize": {}})[0]["command"] == "gradless optimize --resume --run run"
+
+
+def test_the_command_that_goes_on_with_an_outside_program_is_not_refused():
+    again = commands("a run", {"optimize": {}})[0]
+    assert again["command"] == "gradless optimize --resume --trust --run 'a run'"
+    assert "--trust runs the program" in again["words"]
+
+
+def test_how_many_chains_are_copied_is_said_again():
+    plan = {"steps": 5, "chains": [0, 1, 2, 3], "select_every": 2, "select_fraction": 0.5}
+    settings = {"problem": "digits", "algorithm": {"name": "amc"}, "plan": plan}
+    assert "--select-every 2" in commands("run", settings)[0]["command"]
+    assert "--select-fraction 0.5" in commands("run", settings)[0]["command"]
+    settings["plan"] = plan | {"select_every": None}
+    assert "--select" not in commands("run", settings)[0]["command"]
 
 
 def test_one_run_has_its_page_in_its_folder_and_several_have_it_here(cli, refusal, tmp_path):

@@ -12,8 +12,8 @@ PLAN_FLAGS = ("seed", "precision", "record_every", "target_loss", "target_metric
 def commands(path: str, settings: dict[str, Any]) -> list[dict[str, str]]:
     """Return what to type, each with the words that say what for; without a command where only Python can do it."""
     if "optimize" in settings:
-        words = "Go on with it (the program and its settings are stored with the run)"
-        return [{"words": words, "command": f"gradless optimize --resume --run {shlex.quote(path)}"}]
+        words = "Go on with it (--trust runs the program that is stored with the run)"
+        return [{"words": words, "command": f"gradless optimize --resume --trust --run {shlex.quote(path)}"}]
     problem = settings.get("problem")
     if not isinstance(problem, str):
         words = "The run was made by gl.train from a Python loss: run that script again, or go on with it in Python by"
@@ -65,6 +65,7 @@ def _again(problem: str, settings: dict[str, Any]) -> str | None:
     steps = plan.get("steps")
     flags |= {"steps": None if steps == LARGEST else steps, "time": plan.get("time_budget")}
     flags |= {name: plan.get(name) for name in PLAN_FLAGS} | _batches(_table(plan.get("batches")))
+    flags["select_fraction"] = plan.get("select_fraction") if plan.get("select_every") else None
     flags["stop_when_frozen"] = plan.get("stop_when_frozen") or None
     chains = plan.get("chains")
     if isinstance(chains, list) and len(chains) > num_points:
