@@ -2,11 +2,13 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import gradless as gl
 from gradless.cli.sweep import Grid
 from gradless.records import RunDirectory
 
@@ -127,6 +129,11 @@ def test_a_comparison_gives_each_algorithm_the_flags_it_has(cli):
 def test_a_wrong_comparison_is_refused(refusal, words, told):
     assert told in refusal("compare", "tiny:fit", "--run", "run", *words)
     assert not Path("run").exists()
+
+
+def test_a_comparison_of_no_algorithms_is_refused(refusal, monkeypatch):
+    monkeypatch.setattr(sys.modules["tiny"], "none", gl.Problem(np.ones(3), np.sum, algorithms={}), raising=False)
+    assert "name some, for instance --algorithms mc,amc" in refusal("compare", "tiny:none", "--run", "run")
 
 
 def test_json_of_a_comparison_parses(cli):

@@ -27,6 +27,8 @@ def compare(ctx: click.Context, **flags: Any) -> None:
     with one_line():
         problem, options = load_problem(ctx, flags)
         names = flags["algorithms"].split(",") if flags["algorithms"] else list(problem.algorithms)
+        if not names:
+            raise ValueError("the problem has settings for no algorithm: name some, for instance --algorithms mc,amc")
         for name in names:
             if name not in ALGORITHMS:
                 raise ValueError(f"algorithms must be among {', '.join(ALGORITHMS)}, got {name!r}")
