@@ -1,5 +1,6 @@
 """The tour: every command has its help, and what is no command is told in a line."""
 
+import errno
 import subprocess
 import sys
 
@@ -67,6 +68,14 @@ def test_ctrl_c_before_a_run_has_begun_exits_with_130(cli, monkeypatch):
     monkeypatch.setattr("gradless.cli.follow.start_problem", interrupted)
     result = cli("train", "tiny:square", code=130)
     assert result.stderr == "stopped\n"
+
+
+def test_who_stops_reading_the_output_is_told_nothing(cli, monkeypatch):
+    def broken(*_, **__):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("gradless.cli.follow.start_problem", broken)
+    assert cli("train", "tiny:square", code=1).stderr == ""
 
 
 def test_the_tour_is_quick_because_it_does_not_import_jax():

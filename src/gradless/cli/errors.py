@@ -20,7 +20,7 @@ def one_line() -> Iterator[None]:
 
     try:
         yield
-    except click.ClickException:
+    except (click.ClickException, BrokenPipeError):  # who read our output has gone: click ends without a word
         raise
     except OSError as error:
         raise Refused(f"{error.filename or 'the run'}: {error.strerror or error}") from error
