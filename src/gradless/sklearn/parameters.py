@@ -14,7 +14,7 @@ SWITCHES = ("signal_norm", "early_stopping", "warm_start", "verbose")
 def check_parameters(estimator: Any, losses: dict[str, Any]) -> None:
     """Refuse the first wrong parameter of an estimator."""
     _check_widths(estimator.hidden_layer_sizes)
-    if estimator.activation not in ACTIVATIONS:
+    if not isinstance(estimator.activation, str) or estimator.activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {estimator.activation!r}")
     if not callable(estimator.loss) and estimator.loss not in ("auto", *losses):
         raise ValueError(f"loss must be a function or one of auto, {', '.join(losses)}, got {estimator.loss!r}")
@@ -22,13 +22,13 @@ def check_parameters(estimator: Any, losses: dict[str, Any]) -> None:
         if estimator.sigma != "auto":
             raise ValueError(f'sigma must be positive or "auto", got {estimator.sigma!r}')
     else:
-        check("sigma", estimator.sigma, POSITIVE)
+        _check_one("sigma", estimator.sigma, POSITIVE)
     check("epsilon", estimator.epsilon, WITHIN_ONE)
     check("n_s", estimator.n_s, COUNT)
     if not callable(estimator.temperature):
         check("temperature", estimator.temperature, NOT_NEGATIVE)
-    check("n_iter_no_change", estimator.n_iter_no_change, COUNT)
-    check("tol", estimator.tol, NOT_NEGATIVE)
+    _check_one("n_iter_no_change", estimator.n_iter_no_change, COUNT)
+    _check_one("tol", estimator.tol, NOT_NEGATIVE)
     for name in ("max_iter", "partial_fit_iter", "chains"):
         _check_whole(name, getattr(estimator, name))
     if estimator.batch_size != "full":
@@ -50,6 +50,12 @@ def _check_widths(sizes: Any) -> None:
     is_right = isinstance(listed, list | tuple | np.ndarray) and np.ndim(listed) == 1
     if not is_right or not all(_is_whole(one) for one in listed):
         raise ValueError(f"hidden_layer_sizes must be positive whole numbers, one per hidden layer, got {sizes!r}")
+
+
+def _check_one(name: str, value: Any, rule: Any) -> None:
+    check(name, value, rule)
+    if np.ndim(value):
+        raise ValueError(f"{name} must be one number, got shape {np.shape(value)}")
 
 
 def _check_whole(name: str, value: Any, or_else: str = "") -> None:
