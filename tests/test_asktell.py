@@ -215,6 +215,13 @@ opt.save({str(path)!r})
     np.testing.assert_array_equal(here.ask(), there.ask())
 
 
+def test_a_ticket_that_was_never_given_out_does_not_begin_a_chain():
+    opt = gl.AskTell([1.0])
+    opt.ask()
+    with pytest.raises(ValueError, match="a loss must answer what is asked for"):
+        opt.tell(1.0, (-9, 0, "move"))
+
+
 def test_bounds_of_two_numbers_come_back_as_they_were(tmp_path):
     opt = gl.AskTell([5.0, 25.0], bounds=[(0.0, 10.0), (20.0, 30.0)])
     opt.save(tmp_path / "chain")

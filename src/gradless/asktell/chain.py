@@ -185,7 +185,7 @@ class AskTell:
 
     def _take(self, told: dict[Ticket, float]) -> None:
         for ticket in told:
-            if ticket not in self._open and ticket.after >= self.after:  # an older one was thrown away
+            if ticket not in self._open and not -1 <= ticket.after < self.after:  # an older one was thrown away
                 raise ValueError(f"a loss must answer what is asked for, got one for {tuple(ticket)}")
         if math.isnan(self.loss):
             return self._begin(*told.values())
