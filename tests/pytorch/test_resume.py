@@ -84,6 +84,15 @@ def test_a_state_of_another_optimizer_is_refused():
         optimizer.load_state_dict(other.state_dict())
 
 
+def test_a_state_with_signal_norm_needs_an_optimizer_that_has_it():
+    model = nn.Linear(2, 1)
+    state = AMC(model, signal_norm=True).state_dict()
+    for other in (AMC(model), AMC(model.parameters())):
+        with pytest.raises(ValueError, match="signal_norm must be True here too"):
+            other.load_state_dict(state)
+    AMC(model, signal_norm=True).load_state_dict(AMC(model).state_dict())
+
+
 def test_a_state_from_before_the_first_step_brings_its_seed():
     ends = []
     model, optimizer = build(torch.float32, {"seed": 1})

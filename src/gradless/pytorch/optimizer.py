@@ -160,6 +160,10 @@ class AMC(torch.optim.Optimizer):
         """Go on, to the last bit, where the state was taken. Load the model's parameters too."""
         if "amc" not in state_dict:
             raise ValueError(f"state_dict must be one of gradless.pytorch.AMC, got the keys {', '.join(state_dict)}")
+        heard = set(self._signals.parameters.values())
+        for saved, group in zip(state_dict["param_groups"], self.param_groups, strict=False):
+            if saved["signal_norm"] and not heard.issuperset(group["params"]):
+                raise ValueError("signal_norm must be True here too: the state has it, and it needs the model's layers")
         super().load_state_dict(state_dict)
         # PyTorch has cast mu and lambda to the precision of the parameters, which may be bfloat16.
         numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
