@@ -93,6 +93,11 @@ def test_a_convolution_of_one_image():
     check_layer(nn.Conv2d(2, 4, (1, 3), groups=2), torch.randn(2, 4, 5), feature=0)
 
 
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
+def test_a_convolution_of_no_images_has_lambda_0(kind):
+    assert (lams(kind(1, 2, 3), torch.ones(0, 1, 5, 5))["weight"] == 0).all()
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}]
 )

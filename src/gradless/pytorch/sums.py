@@ -64,6 +64,8 @@ def _by_group(layer: Any, input: Tensor) -> Tensor:
     squares = square(input)
     if input.dim() == 1 + len(layer.kernel_size):
         squares = squares[None]
+    if not len(squares):  # no samples: no signal, and not 0/0
+        squares = squares.new_zeros(1, *squares.shape[1:])
     return squares.unflatten(1, (layer.groups, -1)).sum(2).mean(0, keepdim=True)
 
 
