@@ -106,6 +106,11 @@ def test_doctor_says_where_mnist_is(cli, monkeypatch, tmp_path):
     assert f"in {tmp_path / 'here'}" in cli("doctor").output
 
 
+def test_doctor_tells_of_a_wrong_data_folder_as_training_would(cli, monkeypatch):
+    monkeypatch.setenv("GRADLESS_DATA", "nosuch")
+    assert "GRADLESS_DATA must be a folder with the MNIST files, or unset, got 'nosuch'" in cli("doctor").output
+
+
 def test_a_wrong_data_folder_is_told_in_a_line(cli):
     for words in (["data", "mnist"], ["train", "mnist", "--steps", "3"]):
         result = cli(*words, "--data-dir", "nosuch", code=2)

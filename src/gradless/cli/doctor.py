@@ -56,6 +56,8 @@ def _mnist() -> str:
     from gradless.data.store import DataUnavailable, obtain
 
     chosen, cache = os.environ.get(ENVIRONMENT), Path(pooch.os_cache("gradless")) / "mnist"
+    if chosen and not Path(chosen).expanduser().is_dir():
+        return f"{ENVIRONMENT} must be a folder with the MNIST files, or unset, got {chosen!r}"
     try:
         _, report = obtain(FILES, Path(chosen).expanduser() if chosen else None, cache, sources=(), progress=None)
         return f"in {report.path}"
