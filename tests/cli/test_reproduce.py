@@ -53,7 +53,8 @@ def test_one_command_leaves_data_pictures_verdicts_and_a_page(reproduce, made, c
 def test_redraw_uses_the_saved_data_alone(reproduce, copied, monkeypatch):
     (copied / "F3" / "fig3.png").unlink()
     monkeypatch.setattr(fig3, "run", lambda *arguments: pytest.fail("it ran again"))
-    reproduce("F3", "--scale", "smoke", "-o", copied, "--redraw")
+    words = reproduce("F3", "f3", "--scale", "smoke", "-o", copied, "--redraw")
+    assert words.count("F3a") == 1  # named twice, it is still one figure
     assert (copied / "F3" / "fig3.png").exists()
 
 

@@ -42,7 +42,7 @@ def command(
     use_double_precision_where_asked()
     console = plain_console()
     with one_line():
-        chosen = [name.upper() for name in figures] or list(FIGURES)
+        chosen = list(dict.fromkeys(name.upper() for name in figures)) or list(FIGURES)
         for name in chosen:
             if name not in FIGURES:
                 raise ValueError(f"figures must be among {', '.join(FIGURES)}, got {name!r}")
