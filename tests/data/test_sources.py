@@ -166,6 +166,24 @@ def test_a_truncated_archive_is_refused(tmp_path, cut):
         list(PACKAGE.unpack(tmp_path / "a.tgz", FILES, ignore))
 
 
+def block(kind, body):
+    member = tarfile.TarInfo("header")
+    member.type, member.size = kind, len(body)
+    return member.tobuf(tarfile.GNU_FORMAT) + body.ljust(512, b"\0")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [block(tarfile.GNUTYPE_LONGNAME, b"a") * 3000, block(tarfile.XHDTYPE, b"24 GNU.sparse.map=0,x,1\n") * 2],
+    ids=["nested", "no numbers"],
+)
+def test_an_archive_with_headers_that_break_tarfile_is_refused(tmp_path, headers):
+    path = tmp_path / "a.tgz"
+    path.write_bytes(gzip.compress(headers + block(tarfile.REGTYPE, b"abc") + bytes(1024)))
+    with pytest.raises(SourceFailed):
+        list(PACKAGE.unpack(path, FILES, ignore))
+
+
 def fake_npm(tmp_path, monkeypatch, program):
     """Puts a Python script in npm's place."""
     script = tmp_path / "npm"

@@ -152,7 +152,8 @@ class NpmPackage(NamedTuple):
                             done += file.size
                             progress(done, total, self.name)
                             yield file, raw
-        except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        # The last two are what `tarfile` lets through from headers that were made to break it.
+        except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError, RecursionError) as error:
             raise SourceFailed(_one_line(error)) from error
         if wanted:
             raise SourceFailed(f"the package has no {', '.join(wanted)}")
