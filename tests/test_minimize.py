@@ -140,6 +140,7 @@ def test_what_scipy_may_ask_in_vain(arguments, words):
     [
         ({"fun": 3}, "fun must be a function, got 3"),
         ({"maxfev": 0}, "maxfev must be a whole number from 1"),
+        ({"ahead": 100_000}, "ahead must be a whole number from 1 to 65536, got 100000"),
         ({"target": "low"}, "target must be a number, got 'low'"),
         ({"xtol": -1}, "xtol must be positive, got -1"),
         ({"workers": 0}, "workers must be a whole number of at least 1, or have a map, got 0"),

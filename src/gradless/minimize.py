@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradless.asktell import AskTell
+from gradless.asktell.chain import MOST_ROWS
 from gradless.engine.plan import A_NUMBER, check_whole
 from gradless.kernels import AMC
 from gradless.settings import POSITIVE, check
@@ -72,9 +73,9 @@ def minimize(
     given = {"sigma": sigma, "epsilon": epsilon, "n_s": n_s, "temperature": temperature}
     chain = AskTell(x0, _algorithm(algorithm, given), seed, bounds=bounds, reevaluate_every=reevaluate_every)
     maxfev = min(1000 * chain.x.size, MOST) if maxfev is None else maxfev
-    for name, limit in (("maxfev", maxfev), ("maxiter", maxiter), ("ahead", ahead)):
+    for name, limit, most in (("maxfev", maxfev, MOST), ("maxiter", maxiter, MOST), ("ahead", ahead, MOST_ROWS)):
         if limit is not None:
-            check_whole(name, limit, least=1, most=MOST)
+            check_whole(name, limit, least=1, most=most)
     if target is not None:
         check("target", target, A_NUMBER)
     if xtol is not None:

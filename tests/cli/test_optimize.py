@@ -172,6 +172,7 @@ def test_wrong_use_is_one_clear_line(cli, refusal, sim):
     assert "give --dim N" in refusal("optimize", "--command", command, "--dim", 2, "--x0", "x")
     assert "No such file" in refusal("optimize", "--command", command, "--x0", "x")
     assert refusal("optimize", "--command", command, "--dim", 2, "--sigma", -1) == "sigma must be positive, got -1.0"
+    assert "100000 is not in the range" in refusal("optimize", "--command", command, "--dim", 2, "--workers", 100_000)
     assert "must say where the file" in refusal("optimize", "--command", "ls", "--dim", 2)
     assert "must begin with a program" in refusal("optimize", "--command", "./no {params}", "--dim", 2)
     assert "does not apply to algorithm mc" in refusal(

@@ -29,7 +29,15 @@ def test_shapes_are_kept_where_the_format_has_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("x.txt", "1 two"), ("x.json", "{"), ("x.json", '{"a": 1}'), ("x.npy", "no")]
+    ("name", "text"),
+    [
+        ("x.txt", "1 two"),
+        ("x.json", "{"),
+        ("x.json", '{"a": 1}'),
+        ("x.json", "[" * 100_000),
+        ("x.npy", "no"),
+        ("x.npy", "PK\3\4 as a zip file begins"),
+    ],
 )
 def test_a_file_without_numbers_is_refused(name, text, tmp_path):
     (tmp_path / name).write_text(text)

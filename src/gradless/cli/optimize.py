@@ -10,6 +10,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
+from gradless.asktell.chain import MOST_ROWS
 from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.evaluating import follower, show
@@ -55,7 +56,9 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--result-key"], default="loss", help="name of the loss in a result that is JSON: loss"),
     click.Option(["--shell"], is_flag=True, help="run the command by /bin/sh; without this no shell is used"),
     click.Option(["--bounds"], type=Bounds(), help="moves are reflected at these, for instance 0:1 or 0:"),
-    click.Option(["--workers"], type=click.IntRange(1), default=1, help="evaluations at a time; the chain is the same"),
+    click.Option(
+        ["--workers"], type=click.IntRange(1, MOST_ROWS), default=1, help="evaluations at a time; the chain is the same"
+    ),
     click.Option(["--timeout"], type=Duration(), help="end an evaluation after this time; it has failed"),
     click.Option(
         ["--retries"], type=click.IntRange(0), default=0, help="tries after a failure, then it is a rejection"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ def read_params(path: Path) -> tuple[np.ndarray, str]:
     form = next((form for form, suffix in SUFFIXES.items() if path.suffix == suffix), "text")
     try:
         if form == "npy":
-            return np.asarray(np.load(path, allow_pickle=False), np.float64), form
+            with path.open("rb") as file:
+                return np.asarray(np.load(file, allow_pickle=False), np.float64), form
         text = path.read_text()
         return np.asarray(json.loads(text) if form == "json" else text.split(), np.float64), form
     except OSError as error:
         raise ValueError(f"x0 must be a file of numbers: {path}: {error.strerror}") from error
-    except (ValueError, TypeError, EOFError) as error:
+    except (ValueError, TypeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
         raise ValueError(f"x0 must be a file of numbers, as {form}: {path}: {error}") from error
 
 
