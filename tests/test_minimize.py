@@ -60,6 +60,11 @@ def test_what_ends_it():
     assert (at_start.nit, at_start.nfev, at_start.success) == (0, 1, True)
 
 
+def test_a_function_that_stops_an_iteration_is_told_so():
+    with pytest.raises(RuntimeError, match="fun must return a number, it raised StopIteration"):
+        gl.minimize(lambda x: next(iter([])), START)
+
+
 def test_the_evaluations_of_very_many_numbers_are_limited_too():
     assert gl.minimize(lambda x: 0.0, np.zeros(2**31 // 1000 + 1, np.float16), target=0.0).nfev == 1
 

@@ -29,7 +29,10 @@ class Call:
     args: tuple[Any, ...]
 
     def __call__(self, x: np.ndarray) -> Any:
-        return self.fun(x, *self.args)
+        try:
+            return self.fun(x, *self.args)
+        except StopIteration as error:  # a map would take it for the end of the points
+            raise RuntimeError("fun must return a number, it raised StopIteration") from error
 
 
 @contextlib.contextmanager
