@@ -1,5 +1,7 @@
 """Wrong use of the optimizer: one clear line."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
@@ -65,6 +67,12 @@ def test_wrong_groups_are_refused():
         AMC([{"params": [X], "temperature": 0.1}])
     with pytest.raises(ValueError, match=r"parameters must be floating-point numbers, got torch\.complex64"):
         AMC([torch.zeros(1, dtype=torch.complex64)])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_a_copy_is_refused_and_the_way_out_named(copied):
+    with pytest.raises(TypeError, match=r"take its state_dict\(\)"):
+        copied(AMC([X]))
 
 
 def test_without_torch_one_clear_line_says_what_to_install():

@@ -175,6 +175,10 @@ class AMC(torch.optim.Optimizer):
         self.noise.load(state_dict["amc"]["seed"], state_dict["amc"]["noise"], self._devices())
         self._kept = Kept()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Refuse copies: they would share, or lose, the noise and the layers that are listened to."""
+        raise TypeError("an optimizer is not copied or pickled whole: take its state_dict() and load it into a new one")
+
     def _all(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
