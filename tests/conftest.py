@@ -114,7 +114,11 @@ def whole_runs(tmp_path_factory):
     return tmp_path_factory.mktemp("whole")
 
 
-@pytest.fixture(params=TABLE)
+# Others of the table do all that these do, and more.
+SOAK = ("mc", "amc", "amc chains")
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.soak if name in SOAK else ()) for name in TABLE])
 def case(request, whole_runs):
     return Case(request.param, whole_runs, *TABLE[request.param])
 

@@ -215,7 +215,7 @@ def wait_for_evaluations(run, process, num):
     wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= num, process)
 
 
-@pytest.mark.parametrize(("workers", "kills"), [(1, [9]), (3, [9, 25])])
+@pytest.mark.parametrize(("workers", "kills"), [pytest.param(1, [9], marks=pytest.mark.soak), (3, [9, 25])])
 def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(cli, sim, workers, kills):
     command = sim() if workers == 1 else sim(NOISY) + " {seed}"
     words = [*CHAIN, "--steps", 20, "--average", 2, "--reevaluate-every", 7, "--workers", workers]

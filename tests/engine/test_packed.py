@@ -105,7 +105,10 @@ def wrong(params, batch):
     return jnp.mean(jnp.argmax(NET.apply(params, batch[0]), -1) != batch[1])
 
 
-@pytest.mark.parametrize(("batches", "signal_norm"), [(BATCHES["full"], True), (BATCHES["held"], False)])
+@pytest.mark.parametrize(
+    ("batches", "signal_norm"),
+    [(BATCHES["full"], True), pytest.param(BATCHES["held"], False, marks=pytest.mark.soak)],
+)
 def test_a_run_on_bytes_is_that_on_numbers(batches, signal_norm, monkeypatch):
     def trace():
         algorithm = gl.amc(sigma=1e-2, signal_norm=signal_norm)
@@ -129,8 +132,8 @@ def test_gradients_see_numbers(algorithm, monkeypatch):
     assert gl.train(algorithm, loss, start, data=(IMAGES, LABELS), steps=2).steps == 2
 
 
-LONG = [pytest.param(BATCHES[name], marks=pytest.mark.soak, id=name) for name in ("full", "held")]
-SHORT = [pytest.param(BATCHES[name], id=name) for name in ("minibatch", "progressive")]
+LONG = [pytest.param(BATCHES[name], marks=pytest.mark.soak, id=name) for name in ("full", "held", "progressive")]
+SHORT = [pytest.param(BATCHES["minibatch"], id="minibatch")]
 
 
 @pytest.mark.parametrize("batches", [*SHORT, *LONG])

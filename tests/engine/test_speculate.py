@@ -41,7 +41,7 @@ def assert_same(one, other):
     assert one.evaluations == other.evaluations
 
 
-@pytest.mark.parametrize("speculate", [2, 8])
+@pytest.mark.parametrize("speculate", [pytest.param(2, marks=pytest.mark.soak), 8])
 def test_every_algorithm_and_batching_leaves_the_record_it_leaves_with_one_proposal_at_a_time(
     case, tmp_path, record_of, speculate
 ):
