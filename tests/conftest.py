@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from gradless.problem import Problem
 from gradless.records import AcceptedLog, Metrics, RunDirectory, load_newest
 from gradless.runs import rebuild
 
+# PyTorch's threads of two processes on two cores wait for each other most of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 gc.set_threshold(200_000, 50, 50)  # tracing makes millions of small objects, few of them garbage
 # Many tests compile the same program for another function. Each process has a cache of its own: they do not wait for,
 # nor see, each other's half-written files.
