@@ -66,7 +66,7 @@ SCALES = {
         runs=5,
         steps={"mc": 200_000, "amc": 100_000},
         lowest={"mc": 0.003, "amc": 0.001},
-        budget="8 hours",
+        budget="1.5 hours",
     ),
 }
 
