@@ -126,6 +126,7 @@ def test_torchruns_variables_are_understood():
     assert from_torchrun({"RANK": "3"}) == {}
 
 
+@pytest.mark.soak  # the other way round is tested above
 def test_two_processes_go_on_with_a_run_of_one(alone, tmp_path):
     run = tmp_path / "run"
     words = ["--steps", 1500, "--run", run, "--quiet", "--mesh", "proposals=2", "--speculate", "auto"]
