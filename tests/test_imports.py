@@ -81,3 +81,7 @@ def test_optional_libraries_are_imported_where_they_are_used(path):
     assert not {library for library, homes in FRONT_ENDS.items() if library in at_top and not places & homes}
     if part(path) in {"records", "plots"}:
         assert not {name for name in imports(path, everywhere=True) if name.split(".")[0] in {"jax", "jaxlib", "optax"}}
+
+
+def test_type_checkers_of_users_read_the_annotations():
+    assert (ROOT / "py.typed").is_file()

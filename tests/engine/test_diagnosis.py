@@ -41,6 +41,7 @@ NOISY = (0.5 + np.tile([0.1, -0.1], 10) - np.linspace(0, 0.01, 20)).tolist()
             "acceptance has come to 49% and the loss has hardly fallen: sigma is too small",
         ),
         (session(FALLING, is_frozen=True), "frozen: sigma has fallen below what floating point can resolve"),
+        (session(STILL, algorithm=gl.gradient_descent(), is_frozen=True), "the gradient has vanished: try aMC"),
         (session(NOISY, batches=gl.minibatch(2)), "varies more from minibatch to minibatch than it falls"),
         (
             session(FALLING, algorithm=gl.adam(), status=DIVERGED),

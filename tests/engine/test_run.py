@@ -206,6 +206,25 @@ def test_a_chain_whose_moves_no_longer_change_x_is_frozen_and_can_be_stopped():
     assert result.stopped_by == "steps"
 
 
+def test_gradient_descent_is_frozen_where_a_billion_steps_would_not_bring_it_on():
+    """U = (x - 1)^2/2 from x = 0: n steps of alpha = 1/4 leave 0.75^n to go, and the next goes a quarter of it."""
+
+    def bowl(params, batch=0.0):
+        return jnp.sum((params - 1 - batch) ** 2) / 2
+
+    start, descent = np.zeros(1), {"steps": 500, "record_every": 1, "stop_when_frozen": True}
+    with pytest.warns(UserWarning, match="frozen: a billion steps") as told:
+        result = gl.train(gl.gradient_descent(0.25), bowl, start, **descent)
+    assert len(told) == 1
+    assert result.stopped_by == "frozen"
+    assert "the gradient has vanished" in result.advice
+    assert result.steps == math.ceil(math.log(4e-9) / math.log(0.75)) + 1
+    # Adam's steps can become larger again, and on minibatches the next batch may have another gradient.
+    assert gl.train(gl.adam(0.1), bowl, start, **descent).stopped_by == "steps"
+    halves = gl.train(gl.gradient_descent(0.25), bowl, start, data=np.zeros(2), batches=gl.minibatch(1), **descent)
+    assert halves.stopped_by == "steps"
+
+
 def test_in_float64_the_same_chain_is_not_frozen_so_soon():
     algorithm = gl.amc(sigma=1.0, n_s=1, sigma_decay=0.5)
     result = gl.train(algorithm, flat, np.ones(1), steps=40, record_every=10, stop_when_frozen=True)

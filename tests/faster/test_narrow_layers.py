@@ -100,7 +100,10 @@ def test_a_program_without_narrow_layers_is_left_alone():
     assert str(jax.make_jaxpr(faster(wide))(x)) == str(jax.make_jaxpr(wide)(x))
 
 
-def test_training_uses_it_and_finds_the_same_first_moves(monkeypatch):
+@pytest.mark.parametrize(
+    "algorithm", [gl.amc(sigma=1e-2, signal_norm=True), gl.gradient_descent(0.1)], ids=lambda one: one.name
+)
+def test_training_uses_it_and_finds_the_same_first_moves(monkeypatch, algorithm):
     net = MLP((1, 4, 4, 1))
     theta = jnp.linspace(0, 1, 500)[:, None]
 
@@ -108,7 +111,6 @@ def test_training_uses_it_and_finds_the_same_first_moves(monkeypatch):
         return jnp.mean((net.apply(params, batch) - jnp.sin(batch)) ** 2)
 
     def first_moves(loss):
-        algorithm = gl.amc(sigma=1e-2, signal_norm=True)
         start = net.init(jax.random.key(0), "pytorch")
         return gl.train(algorithm, loss, start, data=theta, steps=50, record_every=1, precision="float64").trace
 

@@ -86,8 +86,14 @@ def test_the_last_stages_of_a_resnet_are_products():
     def function(params):
         return net.apply(params, images)
 
+    def gradient(params):
+        return jax.grad(lambda params: jnp.mean(function(params) ** 2))(params)
+
     # 20 convolutions; seven 3x3 kernels see images below 3x3: three of stage 3 and all four of stage 4.
     assert num_convolutions(function, params) == 20
     assert num_convolutions(faster(function), params) == 20 - 7
     # Layer norm keeps all values of order one, so that rounding does not grow with depth.
     np.testing.assert_allclose(jax.jit(faster(function))(params), jax.jit(function)(params), atol=1e-4)
+    found, expected = (jax.tree.leaves(jax.jit(one)(params)) for one in (faster(gradient), gradient))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(other).max())

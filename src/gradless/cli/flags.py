@@ -107,7 +107,7 @@ LENGTH_OPTIONS = [
     click.Option(["--time"], type=Duration(), help="stop after this time, for instance 2h"),
     click.Option(["--target-loss"], type=float, help="stop when the loss gets there"),
     click.Option(["--target-metric"], help='stop when a metric gets there, for instance "accuracy >= 0.9"'),
-    click.Option(["--stop-when-frozen"], is_flag=True, default=None, help="stop when moves fall below rounding"),
+    click.Option(["--stop-when-frozen"], is_flag=True, default=None, help="stop when moves are too small to change x"),
 ]
 
 RUN_OPTIONS = [

@@ -11,7 +11,7 @@ ENDINGS = {
     "steps": "all steps done",
     "target": "target reached",
     "evaluations": "all evaluations done",
-    "frozen": "frozen: moves have fallen below what floating point can resolve",
+    "frozen": "frozen: the moves have become too small to change x",
     "diverged": "diverged: the loss is no longer a number",
     "time": "time is up",
 }

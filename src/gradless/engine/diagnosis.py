@@ -15,6 +15,10 @@ FROZEN_WORDS = (
     "frozen: sigma has fallen below what floating point can resolve, and no move changes x any more; use float64, a "
     "larger n_s, or let the run end there (stop_when_frozen)"
 )
+VANISHED_WORDS = (
+    "frozen: a billion steps as small as the last one would hardly change x; if U is not low enough there, the "
+    "gradient has vanished: try aMC, with signal norm if the net is deep"
+)
 DIVERGED_WORDS = "the loss is no longer a number: lower the learning rate or clip the gradient"
 NO_NUMBER_WORDS = (
     "the loss is not a number on one of the minibatches, and a move there cannot be judged: look for NaN in the data, "
@@ -32,7 +36,9 @@ def advice(session: "Session") -> str | None:
     has_gradient = chains[0].algorithm.needs_gradient
     if any(chain.status == DIVERGED for chain in chains):
         return DIVERGED_WORDS if has_gradient else NO_NUMBER_WORDS
-    if len(rows) < MIN_RECORDS or has_gradient:
+    if has_gradient:
+        return VANISHED_WORDS if rows and np.any(rows[-1]["is_frozen"]) else None
+    if len(rows) < MIN_RECORDS:
         return None
     return advice_on(
         {name: np.asarray([row[name] for row in rows], float) for name in COLUMNS},

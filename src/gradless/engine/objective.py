@@ -60,9 +60,10 @@ class Objective:
     def on(self, batch: Any) -> Evaluate:
         """Return the evaluation of x on `batch`; what depends on the batch alone is computed here, once."""
         if self.needs_gradient:
+            value_and_gradient = faster(jax.value_and_grad(lambda x: self.value(x, batch)))
 
             def with_gradient(x: jax.Array) -> Evaluation:
-                loss, grad = jax.value_and_grad(self.value)(x, batch)
+                loss, grad = value_and_gradient(x)
                 return Evaluation(loss, grad=grad)
 
             return with_gradient

@@ -36,6 +36,8 @@ from gradless.faster import faster
 from gradless.kernels.select import renewed
 from gradless.types import Algorithm, Evaluation, Key, State
 
+FOR_EVER = 1e9  # steps along a gradient
+
 
 @Compiled
 def start(program: Program, algorithm: Algorithm, key: Key, x: jax.Array, data: Any, test: Any) -> tuple[Carry, Any]:
@@ -190,13 +192,19 @@ evaluate_metrics = Compiled(_metrics)
 def is_frozen(state: State) -> jax.Array:
     """Return whether a typical move is below what floating point can resolve at a typical parameter.
 
-    From there on x + eps rounds back to x, U' = U is accepted as a tie, and sigma never changes again.
+    From there on x + eps rounds back to x, U' = U is accepted as a tie, and sigma never changes again. Steps along a
+    gradient add up, so they have to be smaller: FOR_EVER of them do not come to a typical parameter.
     """
+    if hasattr(state, "largest_move"):
+        return FOR_EVER * state.largest_move < _typical(state.x, state.largest_move.dtype)
     if not hasattr(state, "sigma"):
         return jnp.zeros((), bool)
     largest_move = state.sigma * jnp.max(getattr(state, "lam", jnp.ones_like(state.sigma)))
-    typical_x = jnp.sqrt(jnp.mean(state.x.astype(state.sigma.dtype) ** 2))
-    return largest_move < jnp.finfo(state.x.dtype).eps / 2 * typical_x
+    return largest_move < jnp.finfo(state.x.dtype).eps / 2 * _typical(state.x, state.sigma.dtype)
+
+
+def _typical(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    return jnp.sqrt(jnp.mean(x.astype(dtype) ** 2))
 
 
 def _status(program: Program, carry: Carry, record: dict[str, jax.Array], limits: Limits) -> jax.Array:

@@ -16,7 +16,8 @@ from gradless.jaxprs import bind, inner_jaxpr, literal_array, opened
 def faster(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function`, a pure function of pytrees of arrays, in the faster form: the same up to rounding.
 
-    The derivative rules that a function brings along (`jax.custom_jvp`) are lost on the way: not for gradients.
+    The derivative rules that a function brings along (`jax.custom_jvp`) are lost on the way: take the faster form of a
+    gradient, never the gradient of a faster form.
     """
 
     def evaluated(*args: Any) -> Any:

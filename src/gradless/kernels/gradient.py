@@ -20,6 +20,7 @@ class GradientState(NamedTuple):
     grad: jax.Array | None  # its gradient
     memory: optax.OptState  # what optax remembers, Adam's moments for instance
     n: jax.Array
+    largest_move: jax.Array  # of the last step; infinite where the next may go further: new batches, or Adam
 
 
 class _Gradient:
@@ -35,8 +36,10 @@ class _Gradient:
 
     def init(self, x: jax.Array, evaluation: Evaluation) -> GradientState:
         """Start at x."""
-        memory = self.rule().init(x.astype(working_dtype(x)))
-        return GradientState(x, evaluation.loss, evaluation.grad, memory, n=jnp.zeros((), jnp.int32))
+        dtype = working_dtype(x)
+        memory = self.rule().init(x.astype(dtype))
+        n, largest_move = jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, dtype)
+        return GradientState(x, evaluation.loss, evaluation.grad, memory, n, largest_move)
 
     def draw(self, key: Key, x: jax.Array) -> tuple[()]:
         """Draw nothing: these algorithms are deterministic."""
@@ -50,7 +53,10 @@ class _Gradient:
         state = refresh(state, evaluate, not is_fixed)
         grad = jnp.asarray(state.grad, working_dtype(state.x))
         update, memory = self.rule().update(grad, state.memory, state.x)
-        state = state._replace(x=optax.apply_updates(state.x, update), memory=memory, n=state.n + 1)
+        is_like_the_next = is_fixed and not jax.tree.leaves(memory)
+        largest_move = jnp.max(jnp.abs(update)) if is_like_the_next else state.largest_move
+        x = optax.apply_updates(state.x, update)
+        state = state._replace(x=x, memory=memory, n=state.n + 1, largest_move=largest_move)
         state = refresh(state, evaluate, is_fixed)  # on a fixed batch the pass at the new point serves the next step
         return state, Info(jnp.ones((), bool), jnp.isfinite(state.loss))
 

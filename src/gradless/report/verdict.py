@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradless.engine import run as loop
-from gradless.engine.diagnosis import DIVERGED_WORDS, MIN_RECORDS, NO_NUMBER_WORDS, advice_on
+from gradless.engine.diagnosis import DIVERGED_WORDS, MIN_RECORDS, NO_NUMBER_WORDS, VANISHED_WORDS, advice_on
 from gradless.engine.plan import LARGEST
 from gradless.plots import drawable
 from gradless.report.curves import Table, last_known, metric_names, overall_acceptance
@@ -14,7 +14,7 @@ NAMES = {"mc": "Metropolis Monte Carlo", "amc": "Adaptive Monte Carlo", "gd": "G
 GRADIENT = ("gd", "adam")
 ENDS = {
     loop.AT_TARGET: "it reached its target",
-    loop.FROZEN: "it froze: the moves have fallen below what floating point can resolve",
+    loop.FROZEN: "it froze: the moves have become too small to change x",
     loop.DIVERGED: "it diverged: the loss is no longer a number",
 }
 
@@ -74,7 +74,9 @@ def advice(table: Table, algorithm: dict[str, Any], plan: dict[str, Any], state:
     words, has_gradient = None, algorithm.get("name") in GRADIENT
     if ENDS[loop.DIVERGED] in state.reason:
         words = DIVERGED_WORDS if has_gradient else NO_NUMBER_WORDS
-    elif not has_gradient and {"loss", "acceptance", "sigma"} <= table.keys() and len(table["step"]) >= MIN_RECORDS:
+    elif has_gradient:
+        words = VANISHED_WORDS if np.any(table.get("is_frozen", [False])[-1:]) else None
+    elif {"loss", "acceptance", "sigma"} <= table.keys() and len(table["step"]) >= MIN_RECORDS:
         batches = plan.get("batches")
         words = advice_on(
             {"is_frozen": np.zeros(len(table["step"]))} | {name: drawable(values) for name, values in table.items()},
