@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import importlib.util
 import json
 import os
 import tempfile
@@ -180,6 +181,20 @@ def quick_disk(monkeypatch):
     """Without waiting for the disk: what survives a power cut is the subject of tests/records."""
     monkeypatch.setattr("gradless.records.disk.fsync", lambda fd: None)
     monkeypatch.setattr("gradless.records.disk.fsync_folder", lambda folder: None)
+
+
+@pytest.fixture
+def extension():
+    """A part of what makes the docs, by name, as a module."""
+
+    def load(name):
+        path = Path(__file__).parent.parent / "docs" / "extension" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The README and the docs say nothing that does not work: Python runs, commands parse, links lead somewhere."""
 
-import importlib.util
+import importlib
 import inspect
 import re
 import shlex
@@ -23,14 +23,6 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
-
-
-def extension(name):
-    """Return a part of what builds the docs, as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "extension" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 KERNEL = ROOT / "docs" / "your-own-kernel.md"  # has a test of its own
@@ -148,12 +140,12 @@ def test_links_between_pages_lead_somewhere(page):
 
 
 @each_page
-def test_links_to_lines_of_code_have_the_right_number(page):
+def test_links_to_lines_of_code_have_the_right_number(page, extension):
     """`make format` sets them right."""
     assert extension("sources").renumbered(page.read_text()) == page.read_text()
 
 
-def test_a_link_to_a_line_that_is_not_there_is_noticed():
+def test_a_link_to_a_line_that_is_not_there_is_noticed(extension):
     sources = extension("sources")
     code = "x = 1\nclass A:\n    y: int = 2\n\n    def f(self):\n        # Step 3. Done\n        pass\n"
     assert [sources.line_of(name, code) for name in ("x", "A", "A.y", "A.f", "Step 3.")] == [1, 2, 3, 5, 6]
@@ -172,7 +164,7 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC)
-def test_every_public_name_is_documented_with_its_parameters(module, name):
+def test_every_public_name_is_documented_with_its_parameters(module, name, extension):
     page = (ROOT / "docs" / "api.md").read_text()
     assert re.search(rf"^\.\. auto(function|class):: {module}\.{name}$", page, re.MULTILINE)
     thing, docstrings = getattr(importlib.import_module(module), name), extension("docstrings")
