@@ -8,6 +8,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from gradless.faster.byte_images import bytes_of, is_made_of_bytes, is_product_of_bytes, product_of_bytes
 from gradless.faster.laid import Laid
+from gradless.faster.long_sums import is_long_sum, summed_in_parts
 from gradless.faster.narrow_layers import is_narrow, kept_first, narrow_layer
 from gradless.faster.small_images import convolved, is_small_image
 from gradless.jaxprs import bind, inner_jaxpr, literal_array, opened
@@ -45,7 +46,8 @@ def multiplies_bytes(function: Callable[..., Any], *args: Any) -> bool:
 def has_faster_form(jaxpr: Jaxpr) -> bool:
     """Return whether a program holds something that has a faster form."""
     inner = (inner_jaxpr(eqn) for eqn in jaxpr.eqns)
-    is_here = any(is_narrow(eqn) or is_small_image(eqn) or is_made_of_bytes(eqn) for eqn in jaxpr.eqns)
+    forms = (is_narrow, is_small_image, is_long_sum, is_made_of_bytes)
+    is_here = any(is_form(eqn) for is_form in forms for eqn in jaxpr.eqns)
     return is_here or any(has_faster_form(opened(one)[0]) for one in inner if one is not None)
 
 
@@ -70,6 +72,8 @@ def _step(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid]:
         return [narrow_layer(eqn, *inputs)]
     if is_small_image(eqn):
         return [Laid(convolved(eqn, *(one.usual for one in inputs)))]
+    if is_long_sum(eqn):
+        return [Laid(summed_in_parts(eqn, *(one.usual for one in inputs)))]
     if is_product_of_bytes(eqn, inputs):
         return [Laid(product_of_bytes(eqn, *inputs))]
     if is_any_first and (kept := kept_first(eqn, inputs)) is not None:
