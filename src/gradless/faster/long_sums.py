@@ -23,8 +23,8 @@ def is_long_sum(eqn: JaxprEqn) -> bool:
     return is_large and rows % PARTS == 0
 
 
-def summed_in_parts(eqn: JaxprEqn, *arrays: Array) -> Array:
+def summed_in_parts(eqn: JaxprEqn, left: Array, right: Array) -> Array:
     """Return the product, from those of four equal parts of the samples."""
-    parts = [array.reshape(PARTS, -1, array.shape[1]) for array in arrays]
+    left, right = (array.reshape(PARTS, -1, array.shape[1]) for array in (left, right))
     options = {name: eqn.params[name] for name in ("precision", "preferred_element_type")}
-    return lax.dot_general(*parts, (((1,), (1,)), ((0,), (0,))), **options).sum(axis=0)
+    return lax.dot_general(left, right, (((1,), (1,)), ((0,), (0,))), **options).sum(axis=0)
