@@ -89,10 +89,11 @@ class Flattening:
 
     def unflatten(self, x: jax.Array) -> Params:
         """Return the pytree whose parameters are x; leading axes of x, over chains, lead in every parameter."""
-        ends = np.cumsum(self.sizes)
+        # A split, since its gradient is one concatenation; that of slices adds up vectors as long as x, one per leaf.
+        parts = jax.lax.split(jnp.asarray(x), self.sizes, axis=x.ndim - 1)
         return self._join(
-            x[..., end - size : end].reshape(*x.shape[:-1], *shape).astype(dtype)
-            for end, size, shape, dtype in zip(ends, self.sizes, self.shapes, self.dtypes, strict=True)
+            part.reshape(*x.shape[:-1], *shape).astype(dtype)
+            for part, shape, dtype in zip(parts, self.shapes, self.dtypes, strict=True)
         )
 
     def abstract(self) -> Params:

@@ -204,7 +204,8 @@ def is_frozen(state: State) -> jax.Array:
 
 
 def _typical(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    return jnp.sqrt(jnp.mean(x.astype(dtype) ** 2))
+    size = jnp.sqrt(jnp.mean(x.astype(dtype) ** 2))
+    return jnp.where(jnp.isfinite(size), size, 0)  # what has diverged is not frozen
 
 
 def _status(program: Program, carry: Carry, record: dict[str, jax.Array], limits: Limits) -> jax.Array:
