@@ -80,7 +80,7 @@ def train(
     record_every: steps between records of the trace; by default a thousand records, and early ones at powers of two.
     target_loss, target_metric: a chain that gets there at a record ends; a metric is given as "accuracy >= 0.9".
     time_budget: seconds after which the run stops.
-    stop_when_frozen: end a chain whose moves have become too small for floating point.
+    stop_when_frozen: end a chain whose moves have become too small to change x.
     select_every: copy the best chains over the worst every so many steps; off by default.
     select_fraction: how many of the chains are copied.
     run: a folder to record the run in, so that `gl.resume` can go on with it.
