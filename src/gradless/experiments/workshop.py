@@ -1,6 +1,5 @@
 """Where figures train their nets: every run is recorded, so that a figure stopped half-way goes on where it was."""
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradless.engine.plan import Plan, chain_numbers
+from gradless.engine.recording import Recording
 from gradless.engine.session import Listener, Session
 from gradless.experiments.claims import COSTS, read_table, write_table
 from gradless.plots import columns
@@ -100,9 +100,13 @@ class Workshop:
             session = self._session(path, made, algorithm, planned, {"problem": problem, "options": options or {}})
             session.time_budget = session.seconds_before + max(self.deadline - time.monotonic(), 0.01)
             session.go()
-            if session.stopped_by == "time" or self.halt.stop_requested:
+            if not all(listener.is_complete for listener in session.listeners if isinstance(listener, Recording)):
+                raise RunError(f"the end of {path} could not be written: make room, then go on with the same command")
+            is_over = session.stopped_by not in ("time", self.halt.stop_requested)
+            if is_over:  # also if a signal came with its last steps: one that has diverged cannot be gone on with
+                mark_finished(path)
+            if not is_over or self.halt.stop_requested:
                 raise Stopped(name, self._read(path, seed), self.halt.stop_requested or "time")
-            mark_finished(path)
         return self._read(path, seed)
 
     def _read(self, path: Path, seed: int) -> Run:
@@ -118,9 +122,10 @@ class Workshop:
         listeners = [self.follow(), self.halt]
         if has_checkpoint(path):
             return reopen(path, problem=made, algorithm=algorithm, listeners=listeners, report=self.tell)
-        if path.exists():  # it was stopped before its first checkpoint: nothing is lost
-            shutil.rmtree(path)
-        return start_problem(made, algorithm, plan, run=path, about=about, listeners=listeners, report=self.tell)
+        # A run stopped before its first checkpoint is begun anew, unless another process has just begun it.
+        return start_problem(
+            made, algorithm, plan, run=path, about=about, overwrite=True, listeners=listeners, report=self.tell
+        )
 
 
 def is_finished(path: Path) -> bool:
@@ -134,12 +139,9 @@ def mark_finished(path: Path) -> None:
 
 
 def has_checkpoint(path: Path) -> bool:
-    """Return whether a run can be gone on with."""
-    try:
-        with RunDirectory.open(path) as run:
-            return bool(list_checkpoints(run.checkpoints_path))
-    except RunError:
-        return False
+    """Return whether a run has got anywhere: a damaged one too, which must be told and never begun anew."""
+    folder = path / "checkpoints"
+    return folder.is_dir() and bool(list_checkpoints(folder))
 
 
 def read_run(path: Path) -> Run:

@@ -1,0 +1,69 @@
+"""The workshop of the figures: what was trained is never thrown away, and what is not whole is never called finished."""
+
+import errno
+
+import pytest
+
+from gradless.engine.session import Listener
+from gradless.experiments.workshop import Halt, Stopped, Workshop, is_finished
+from gradless.kernels import AMC, GradientDescent
+from gradless.records import RunDirectory, RunError, checkpoints
+
+
+def train(out, steps=20, algorithm=None, **settings):
+    shop = Workshop(out, lambda words: None, **settings)
+    return shop.train("a", "rosenbrock", algorithm or AMC(sigma=1e-3), steps=steps)
+
+
+def stopped(out):
+    """Return the folder of a run that has been stopped after its first checkpoint."""
+    with pytest.raises(Stopped):
+        train(out, deadline=0.0)
+    return out / "runs" / "a"
+
+
+@pytest.mark.parametrize("name", ["settings.json", "environment.json"])
+def test_a_damaged_run_is_told_and_left_as_it_is(tmp_path, name):
+    run = stopped(tmp_path)
+    (run / name).unlink()
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=name):
+        train(tmp_path)
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_a_run_without_a_checkpoint_is_begun_anew_but_not_under_another_process(tmp_path):
+    run = tmp_path / "runs" / "a"
+    with RunDirectory.create(run, {}, {}), pytest.raises(RunError, match="is in use"):
+        train(tmp_path)
+    assert train(tmp_path).table["step"][-1] == 20
+
+
+def test_a_run_whose_end_could_not_be_written_is_not_finished(tmp_path, monkeypatch):
+    save = checkpoints.save
+
+    def full(folder, step, *rest):
+        if step:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return save(folder, step, *rest)
+
+    monkeypatch.setattr(checkpoints, "save", full)
+    with pytest.raises(RunError, match="could not be written"):
+        train(tmp_path)
+    assert not is_finished(tmp_path / "runs" / "a")
+    monkeypatch.undo()
+    assert train(tmp_path).tensors["t"] == 20
+
+
+def test_a_signal_that_comes_with_the_last_steps_of_a_run_leaves_it_finished(tmp_path):
+    halt = Halt()
+
+    class Signal(Listener):
+        def chunk_done(self, session, rows, flags):
+            if session.t == 4:  # the loss has overflowed: this run cannot be gone on with
+                halt.stop_requested = "SIGINT"
+
+    with pytest.raises(Stopped):
+        train(tmp_path, algorithm=GradientDescent(learning_rate=1.0), halt=halt, follow=Signal)
+    assert is_finished(tmp_path / "runs" / "a")
+    assert train(tmp_path, algorithm=GradientDescent(learning_rate=1.0)).table["step"][-1] == 4
