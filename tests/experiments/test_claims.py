@@ -1,0 +1,34 @@
+"""The tables of the figures: whole on the disk or not there, and nothing but a whole one is read."""
+
+import pytest
+
+from gradless.experiments.claims import read_table, write_table
+from gradless.records import disk
+
+ROWS = [{"run": "a", "step": 1.0}, {"run": "b", "step": float("inf")}]
+
+
+def test_a_table_comes_back_with_numbers_as_numbers(tmp_path):
+    write_table(tmp_path / "t.csv", ROWS)
+    assert read_table(tmp_path / "t.csv") == ROWS
+    assert (tmp_path / "t.csv").read_bytes() == b"run,step\r\na,1.0\r\nb,inf\r\n"
+
+
+def test_the_old_table_stays_until_the_new_one_is_safe(tmp_path, monkeypatch):
+    write_table(tmp_path / "t.csv", ROWS)
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_table(tmp_path / "t.csv", ROWS[:1])
+    assert read_table(tmp_path / "t.csv") == ROWS
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"run,step\na\n", b"run,step\na,1,2\n"])
+def test_a_damaged_table_is_refused_by_name(tmp_path, text):
+    (tmp_path / "t.csv").write_bytes(text)
+    with pytest.raises(ValueError, match=r"t\.csv is .*: delete it and run the figure again"):
+        read_table(tmp_path / "t.csv")
