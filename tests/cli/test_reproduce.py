@@ -10,9 +10,11 @@ import time
 import jax
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from gradless.cli import main
-from gradless.experiments import fig3
+from gradless.cli.reproduce import go_through
+from gradless.experiments import fig3, langevin
 from gradless.experiments.claims import FAIL, judge
 
 
@@ -69,6 +71,57 @@ def test_wrong_use_is_one_line(reproduce, tmp_path):
     words = reproduce("F3", "-o", tmp_path, "--redraw", code=2)
     assert "F3 has no saved data" in words
     assert "Traceback" not in words
+
+
+def test_a_folder_keeps_to_one_scale(reproduce, copied):
+    before = (copied / "verdicts.json").read_text()
+    for more in ((), ("--redraw",)):
+        words = reproduce("F3", "--scale", "quick", "-o", copied, *more, code=2)
+        assert "holds figures of --scale smoke: give that scale, or another --out" in words
+    assert (copied / "verdicts.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2].rstrip("0123456789."),  # cut off, as by a full disk
+        lambda text: "",
+        lambda text: "\0\0\0\xff",
+        lambda text: text.replace("distance", "other"),
+    ],
+)
+def test_damaged_data_are_one_line(reproduce, copied, damage):
+    table = copied / "F3" / "convergence.csv"
+    table.write_bytes(damage(table.read_text()).encode("latin-1"))
+    words = reproduce("F3", "--scale", "smoke", "-o", copied, "--redraw", code=2)
+    assert "F3 cannot be drawn from its saved data" in words
+    assert "F3a" in reproduce("F3", "--scale", "smoke", "-o", copied)  # made anew from the runs
+
+
+def test_damaged_data_of_another_figure_do_not_hide_the_verdicts(reproduce, copied):
+    (copied / "E2" / "moments.csv").write_text("")
+    words = reproduce("F3", "--scale", "smoke", "-o", copied, code=2)
+    assert "F3a" in words
+    assert "moments.csv is no table" in words
+
+
+def test_what_a_stopped_reproduction_did_not_come_to_stays_on_the_page(reproduce, copied):
+    before = (copied / "verdicts.json").read_text()
+    (copied / "F3" / "runs" / "epsilon-0-n_s-20" / "finished").unlink()
+    checkpoints = copied / "F3" / "runs" / "epsilon-0-n_s-20" / "checkpoints"
+    (checkpoints / "2000.safetensors").unlink()
+    words = reproduce("F3", "E2", "--scale", "smoke", "-o", copied, "--time", "0.01s")
+    assert "time is up in F3" in words
+    assert (copied / "verdicts.json").read_text() == before
+
+
+def test_a_signal_during_a_figure_without_runs_is_told(copied, monkeypatch):
+    def run(out, scale, workshop):
+        workshop.halt.stop_requested = "SIGTERM"
+
+    monkeypatch.setattr(langevin, "run", run)
+    judged, by = go_through(Console(), copied, ["E2", "F3"], "smoke", False, None, True)
+    assert (list(judged), by) == (["E2"], "SIGTERM")
 
 
 def test_out_of_time_it_says_so_and_the_same_command_goes_on(reproduce, tmp_path):

@@ -47,9 +47,11 @@ def command(
             if name not in FIGURES:
                 raise ValueError(f"figures must be among {', '.join(FIGURES)}, got {name!r}")
         folder = Path(out or f"reproduction/{scale}")
-        verdicts, stopped_by = go_through(console, folder, chosen, scale, redraw, budget, quiet)
-        page = write_page(folder, scale, *everything(folder, scale, chosen, verdicts))
-    show(console, verdicts)
+        keep_to_one_scale(folder, scale, redraw)
+        judged, stopped_by = go_through(console, folder, chosen, scale, redraw, budget, quiet)
+        verdicts = [verdict for these in judged.values() for verdict in these]
+        show(console, verdicts)  # first: what other figures have left in the folder may be damaged
+        page = write_page(folder, scale, *everything(folder, scale, judged))
     console.print(f"page {page}")
     if stopped_by in EXIT_CODES:
         raise SystemExit(EXIT_CODES[stopped_by])
@@ -57,10 +59,21 @@ def command(
         raise SystemExit(1)
 
 
+def keep_to_one_scale(folder: Path, scale: str, redraw: bool) -> None:
+    """Refuse a folder of another scale: its finished runs would be taken for those of this one."""
+    mark = folder / "scale.txt"
+    before = mark.read_text(errors="replace").strip() if mark.exists() else ""
+    if before not in ("", scale):
+        raise ValueError(f"{folder} holds figures of --scale {before[:20]}: give that scale, or another --out")
+    if not redraw:
+        folder.mkdir(parents=True, exist_ok=True)
+        mark.write_text(f"{scale}\n")
+
+
 def go_through(
     console: Console, folder: Path, chosen: list[str], scale: str, redraw: bool, budget: float | None, is_quiet: bool
-) -> tuple[list[Verdict], str]:
-    """Run, draw and judge one figure after the other; return the verdicts and, if so, what stopped it."""
+) -> tuple[dict[str, list[Verdict]], str]:
+    """Run, draw and judge one figure after the other; return each one's verdicts and, if so, what stopped it."""
     from gradless.experiments.workshop import Halt, Stopped, Workshop
 
     deadline = time.monotonic() + budget if budget else float("inf")
@@ -75,7 +88,7 @@ def go_through(
             return Listener()
         return LiveLine(console) if console.is_terminal else PlainLines(console, LOG_SECONDS)
 
-    verdicts: list[Verdict] = []
+    judged: dict[str, list[Verdict]] = {}
     for name in chosen:
         figure = importlib.import_module(module_of(name))
         place = folder / name
@@ -90,24 +103,31 @@ def go_through(
                 stopped = error
         try:  # a figure that was stopped shows what it has
             figure.draw(place)
-            verdicts += figure.check(place, scale)
+            judged[name] = figure.check(place, scale)
         except FileNotFoundError as error:
             if not stopped:
                 words = f"{name} has no saved data in {place} ({error.filename}): run it without --redraw"
                 raise ValueError(words) from error
-        if stopped:
-            reason = "time is up" if stopped.by == "time" else f"stopped by {stopped.by}"
-            console.print(f"{reason} in {name} ({stopped}); go on with the same command")
-            return verdicts, stopped.by
-    return verdicts, ""
+        except (LookupError, TypeError, ValueError) as error:
+            if not redraw:  # the tables have just been made: the mistake is ours
+                raise
+            words = f"{name} cannot be drawn from its saved data in {place} ({type(error).__name__}: {error})"
+            raise ValueError(f"{words}; without --redraw they are made anew from its runs") from error
+        by = stopped.by if stopped else halt.stop_requested  # a figure without runs (E2) goes through to its end
+        if by:
+            reason = "time is up" if by == "time" else f"stopped by {by}"
+            where = f"in {name} ({stopped})" if stopped else f"after {name}"
+            console.print(f"{reason} {where}; go on with the same command")
+            return judged, by
+    return judged, ""
 
 
-def everything(folder: Path, scale: str, chosen: list[str], verdicts: list[Verdict]) -> tuple[list[str], list[Verdict]]:
+def everything(folder: Path, scale: str, judged: dict[str, list[Verdict]]) -> tuple[list[str], list[Verdict]]:
     """Return the figures that the folder holds and their verdicts, the new ones and those of earlier runs."""
     found: dict[str, list[Verdict]] = {}
     for name in FIGURES:
-        if name in chosen:
-            found[name] = [verdict for verdict in verdicts if verdict.claim.startswith(name)]
+        if name in judged:
+            found[name] = judged[name]
         elif list((folder / name).glob("*.png")):  # it was drawn, so its data are there
             found[name] = importlib.import_module(module_of(name)).check(folder / name, scale)
     return list(found), [verdict for these in found.values() for verdict in these]
