@@ -5,7 +5,7 @@ import pytest
 
 from gradless.experiments import fig6
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
-from gradless.experiments.fig6.settings import DEPTHS, PAPER_STEPS, plan
+from gradless.experiments.fig6.settings import DEEPER, DEPTHS, PAPER_STEPS, plan
 from gradless.experiments.fig6.survival import induction_times, log_rank, p_value
 from gradless.experiments.workshop import Stopped, Workshop
 
@@ -36,9 +36,21 @@ def test_without_events_nothing_is_shown():
 
 def test_a_frozen_run_waits_to_the_end():
     rows = [line("aMC on", 16, "frozen", 700), line("aMC on", 16, "untrained", 1000), line("aMC on", 16, 30, 40)]
-    times, seen = induction_times(rows)
-    np.testing.assert_array_equal(times, [1000, 1000, 30])
+    times, seen = induction_times(rows, end=5000)
+    np.testing.assert_array_equal(times, [5000, 1000, 30])
     np.testing.assert_array_equal(seen, [False, False, True])
+
+
+def test_runs_that_froze_before_the_others_trained_have_waited_longer(tmp_path):
+    # Half of aMC's runs train early and half freeze early; all of Adam's train, but later. At the first time 5 of 20
+    # runs train, 10 of them aMC's, at the second 10 of 15, 5 of them aMC's: E = 5/2 + 10/3 at each of four depths.
+    rows = [line("aMC on", depth, 1000 if chain < 5 else "frozen", 2000) for depth in DEEPER for chain in range(10)]
+    rows += [line("Adam", depth, 100_000) for depth in DEEPER for chain in range(10)]
+    write_table(tmp_path / "runs.csv", rows)
+    rate, waiting = (verdict for verdict in fig6.check(tmp_path, "paper") if verdict.claim == "F6c")
+    assert rate.outcome == FAIL
+    assert "all: O=20, E=23.3" in rate.measured
+    assert waiting.measured.startswith("d=16: aMC 50,500, Adam 100,000")
 
 
 def line(kind, depth, end, steps=PAPER_STEPS, chain=0, help_=""):

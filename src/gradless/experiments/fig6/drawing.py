@@ -8,7 +8,7 @@ import numpy as np
 
 from gradless.experiments.claims import column, read_table
 from gradless.experiments.fig6.settings import DEEPER, KINDS, LABELS, PLATEAU, TRAINED
-from gradless.experiments.fig6.survival import induction_times
+from gradless.experiments.fig6.survival import end_of, induction_times
 from gradless.plots import new_figure, save
 
 COLOURS = {"GD": "#7f7f7f", "Adam": "#4aa3df", "aMC off": "#2e8b57", "aMC on": "#1b6b3f"}
@@ -46,7 +46,7 @@ def draw(out: Path) -> list[Path]:
             _draw_outputs(axis, [row for row in outputs if row["depth"] == value])
             axis.set_title(f"(b)  d = {value:g}", loc="left", fontsize=10)
         elif name == "survival":
-            _draw_survival(axis, [row for row in rows if row["kind"] == value and not row["help"]], deeper, value)
+            _draw_survival(axis, [row for row in rows if not row["help"]], deeper, value)
             axis.set_xlim(1, longest)
         else:
             _draw_legend(axis)
@@ -88,10 +88,10 @@ def _draw_outputs(axis: Any, outputs: list[dict[str, Any]]) -> None:
 def _draw_survival(axis: Any, rows: list[dict[str, Any]], depths: Sequence[float], kind: str) -> None:
     shades = np.linspace(0.75, 0.0, len(depths))
     for depth, shade, dash in zip(depths, shades, ("-", "--", "-.", ":"), strict=False):
-        mine = [row for row in rows if row["depth"] == depth]
+        mine = [row for row in rows if (row["kind"], row["depth"]) == (kind, depth)]
         if not mine:
             continue
-        times, seen = induction_times(mine)
+        times, seen = induction_times(mine, end_of(rows))
         steps = np.concatenate([[1.0], np.sort(times[seen]), [times.max()]])
         alive = np.concatenate([1 - np.arange(seen.sum() + 1) / len(mine), [1 - seen.sum() / len(mine)]])
         axis.step(steps, alive, dash, where="post", color=str(shade), label=f"d = {depth:g}")

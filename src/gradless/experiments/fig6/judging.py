@@ -8,7 +8,7 @@ import numpy as np
 
 from gradless.experiments.claims import Verdict, column, judge, read_table
 from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KAIMING, KINDS, LABELS, MIN_RUNS, PAPER_STEPS
-from gradless.experiments.fig6.survival import induction_times, log_rank, p_value
+from gradless.experiments.fig6.survival import end_of, induction_times, log_rank, p_value
 
 
 def check(out: Path, scale: str) -> list[Verdict]:
@@ -100,7 +100,7 @@ def _judge_rates(rows: list[dict[str, Any]], is_real: bool) -> Verdict:
     sums, words = np.zeros(3), []
     pairs = _pairs(rows)
     for depth, (amc, adam) in pairs.items():
-        together = [induction_times(amc), induction_times(adam)]
+        together = [induction_times(group, end_of(rows)) for group in (amc, adam)]
         times, seen = (np.concatenate(part) for part in zip(*together, strict=True))
         parts = np.asarray(log_rank(times, seen, np.arange(len(times)) < len(amc)))
         sums += parts
@@ -124,8 +124,8 @@ def _is_complete(pairs: dict[int, Any]) -> bool:
 
 
 def _judge_waiting(rows: list[dict[str, Any]], is_real: bool) -> Verdict:
-    pairs = _pairs(rows)
-    means = {d: [float(np.mean(induction_times(group)[0])) for group in pair] for d, pair in pairs.items()}
+    pairs, end = _pairs(rows), end_of(rows)
+    means = {d: [float(np.mean(induction_times(group, end)[0])) for group in pair] for d, pair in pairs.items()}
     words = [f"d={depth}: aMC {amc:,.0f}, Adam {adam:,.0f}" for depth, (amc, adam) in means.items()]
     first, last = (means.get(depth, [np.nan, np.nan]) for depth in (DEEPER[0], DEEPER[-1]))
     return judge(

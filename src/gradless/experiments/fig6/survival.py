@@ -7,13 +7,17 @@ import numpy as np
 from scipy.stats import chi2
 
 
-def induction_times(rows: Sequence[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return when runs trained and whether they did; one that has frozen will not, however long one waits."""
+def induction_times(rows: Sequence[dict[str, Any]], end: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return when runs trained and whether they did; one that has frozen will not, and waits to the end of all runs."""
     seen = np.asarray([row["end"] == "trained" for row in rows], bool)
-    longest = max((float(row["steps"]) for row in rows), default=0.0)
-    waited = [longest if row["end"] == "frozen" else float(row["steps"]) for row in rows]
+    waited = [end if row["end"] == "frozen" else float(row["steps"]) for row in rows]
     times = [float(row["induction"]) if is_seen else w for row, is_seen, w in zip(rows, seen, waited, strict=True)]
     return np.asarray(times), seen
+
+
+def end_of(rows: Sequence[dict[str, Any]]) -> float:
+    """Return how long the longest of all runs that are compared has gone on."""
+    return max((float(row["steps"]) for row in rows), default=0.0)
 
 
 def log_rank(times: np.ndarray, is_event: np.ndarray, is_first: np.ndarray) -> tuple[float, float, float]:
