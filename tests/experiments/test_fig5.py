@@ -16,7 +16,16 @@ LN2 = fig5.LN2
 
 
 def save_tables(
-    out, *, gradient_loss=LN2, accuracy=0.998, jump=1000.0, explosion=5.0, shrink=1, steps=40_000, steps_amc=40_000
+    out,
+    *,
+    gradient_loss=LN2,
+    accuracy=0.998,
+    jump=1000.0,
+    explosion=5.0,
+    shrink=1,
+    steps=40_000,
+    steps_amc=40_000,
+    steps_again=1_000,
 ):
     """Write what a run might have found; the defaults are the paper's."""
     rows = []
@@ -35,7 +44,9 @@ def save_tables(
         [{"algorithm": k, "steps": steps_amc if k == "aMC" else steps, **sizes} for k in fig5.KINDS],
     )
     again = [
-        {"algorithm": name, "step": i, "loss": loss} for name in fig5.AGAIN for i, loss in enumerate((0.02, explosion))
+        {"algorithm": name, "step": step, "loss": loss}
+        for name in fig5.AGAIN
+        for step, loss in ((0, 0.02), (steps_again, explosion))
     ]
     write_table(out / "from-large-gradients.csv", again)
 
@@ -75,6 +86,10 @@ def test_a_smaller_problem_or_a_shorter_run_decides_nothing_it_cannot(tmp_path):
     assert outcomes(tmp_path) == [NOT_DECIDED, PASS, PASS, PASS]
     save_tables(tmp_path, accuracy=0.99, jump=20.0, steps_amc=1_000)  # of aMC, which may yet get there
     assert outcomes(tmp_path)[1:3] == [NOT_DECIDED, NOT_DECIDED]
+    save_tables(tmp_path, explosion=0.03, steps_again=100)  # of GD without clipping, which may yet explode
+    assert outcomes(tmp_path)[3] == NOT_DECIDED
+    save_tables(tmp_path, explosion=5.0, steps_again=100)
+    assert outcomes(tmp_path)[3] == PASS
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def collect(out: Path, scale: Scale) -> None:
         write_table(out / "training.csv", rows)
         steps = {
             kind: max(row["step"] for row in rows if row["algorithm"] == kind)
-            for kind in {r["algorithm"] for r in rows}
+            for kind in dict.fromkeys(row["algorithm"] for row in rows)
         }
         about = [
             {"algorithm": kind, "steps": n, "shrink": scale.shrink, "batch": scale.batch} for kind, n in steps.items()
@@ -255,6 +255,7 @@ def _judge_regimes(rows: list[dict[str, Any]], differs: str, is_paper: bool, is_
 def _judge_explosion(again: list[dict[str, Any]], rows: list[dict[str, Any]], differs: str, is_paper: bool) -> Verdict:
     is_large = bool(rows) and len(regimes(rows)[1]) >= 5
     words, explodes = [], False
+    steps = max((row["step"] for row in again if row["algorithm"] == "GD without clipping"), default=0)
     for name in AGAIN:
         losses = column([row for row in again if row["algorithm"] == name], "loss")
         if len(losses):
@@ -267,6 +268,6 @@ def _judge_explosion(again: list[dict[str, Any]], rows: list[dict[str, Any]], di
         "; ".join(words) or "not run",
         "without clipping its loss rises above ln 2, worse than knowing nothing, or is no number",
         holds=explodes,
-        is_decided=is_paper and is_large and bool(words),
+        is_decided=is_paper and is_large and (explodes or steps >= SCALES["paper"].steps_again),
         differs=differs,
     )
