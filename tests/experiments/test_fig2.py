@@ -38,7 +38,7 @@ def test_acceptance_at_a_loss_is_accepted_over_proposed_moves_there():
     assert (row["runs"], row["moves"]) == (2, 60)
 
 
-def table(slope=-0.3, ratio=2.0, num_sizes=3, noise=0.1):
+def table(slope=-0.3, ratio=2.0, num_sizes=3, noise=0.1, runs=5):
     rows = []
     for panel, (name, _) in fig2.PANELS.items():
         for size in [10.0**power for power in range(2, 2 + num_sizes)]:
@@ -46,7 +46,7 @@ def table(slope=-0.3, ratio=2.0, num_sizes=3, noise=0.1):
                 is_low = cut == min(fig2.CUTS)
                 rate = 0.3 * (size / 100) ** slope if name == "mc" else 0.03 / (ratio if is_low else 1)
                 net = {"panel": panel, "parameters": size, "loss": cut}
-                rows.append(net | {"acceptance": rate, "spread": noise * rate, "runs": 5})
+                rows.append(net | {"acceptance": rate, "spread": noise * rate, "runs": runs})
     return rows
 
 
@@ -59,6 +59,7 @@ def table(slope=-0.3, ratio=2.0, num_sizes=3, noise=0.1):
         # Weights +-1/(2 ln 10) of the ends, each known to 0.1/sqrt(4): the error of the slope is 0.0154.
         ({"slope": -0.029}, "quick", [NOT_DECIDED, NOT_DECIDED, PASS, PASS]),
         ({"slope": -0.032}, "quick", [PASS, PASS, PASS, PASS]),
+        ({"noise": 0.0, "runs": 1}, "quick", [NOT_DECIDED, NOT_DECIDED, PASS, PASS]),  # one run shows no spread
         ({"ratio": 3.1}, "paper", [PASS, PASS, FAIL, FAIL]),
         ({"num_sizes": 2}, "quick", [NOT_DECIDED] * 4),
         ({}, "smoke", [NOT_DECIDED] * 4),

@@ -160,6 +160,10 @@ def test_outputs_are_judged_at_the_end(tmp_path):
     rows = [{**row, "is_over": 0} for row in paper_rows()]
     undecided = [claim for (claim, _), outcome in judged(tmp_path, rows, paper_outputs()).items() if outcome != PASS]
     assert undecided == ["F6b"]
+    # That a method leaves the deep net flat is known from five runs on, here as in F6a.
+    few = [row for row in paper_rows() if (row["kind"], row["depth"]) != ("Adam", 64) or row["help"] or row["chain"] < 4]
+    outcome = {claim: found for (claim, _), found in judged(tmp_path, few, paper_outputs()).items()}
+    assert outcome["F6b"] == NOT_DECIDED
 
 
 def test_smoke_scale_runs_and_redraws(tmp_path):

@@ -251,13 +251,16 @@ def _falls_slowly(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict
 
 
 def _slope(rows: list[dict[str, Any]]) -> tuple[float, float]:
-    """Return the slope of log A against log N, and its standard error from the spread of the runs."""
+    """Return the slope of log A against log N, and its standard error from the spread of the runs; one run has none."""
     size, rate = np.log(column(rows, "parameters")), column(rows, "acceptance")
     if len(rows) < 2:
         return float("nan"), float("nan")
     weight = (size - size.mean()) / np.sum((size - size.mean()) ** 2)
-    errors = column(rows, "spread") / rate / np.sqrt(np.maximum(column(rows, "runs") - 1, 1))
-    return float(weight @ np.log(rate)), float(np.sqrt(np.sum((weight * errors) ** 2)))
+    slope, runs = float(weight @ np.log(rate)), column(rows, "runs")
+    if runs.min() < 2:
+        return slope, float("inf")
+    errors = column(rows, "spread") / rate / np.sqrt(runs - 1)
+    return slope, float(np.sqrt(np.sum((weight * errors) ** 2)))
 
 
 def _is_constant(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:

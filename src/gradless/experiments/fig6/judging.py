@@ -73,7 +73,9 @@ def _judge_outputs(outputs: list[dict[str, Any]], rows: list[dict[str, Any]], is
         gentle = 2 * shapes["GD", low][0]
         holds = min(shapes["Adam", low][0], shapes["aMC on", low][0]) > gentle
         holds &= shapes["aMC on", high][1] > 0.4 and all(shapes[k, high][1] < 0.1 for k in ("GD", "Adam", "aMC off"))
-        is_whole = high >= 64 and all(_is_final(row) and row["is_over"] for row in rows if row["depth"] in depths)
+        enough = all(sum((row["kind"], row["depth"]) == (kind, high) for row in rows) >= MIN_RUNS for kind in KINDS)
+        is_over = all(_is_final(row) and row["is_over"] for row in rows if row["depth"] in depths)
+        is_whole = high >= 64 and enough and is_over
     return judge(
         "F6b",
         "Adam and aMC are sharp, GD smooth; the deep net is learnt by aMC with signal norm only",
