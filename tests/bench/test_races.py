@@ -15,6 +15,7 @@ from gradless.bench.peers.gradless import Training, ours
 from gradless.bench.peers.peer import Peer
 from gradless.bench.peers.task import Task
 from gradless.bench.races import RACES, Race, hold, table
+from gradless.data.store import DataUnavailable
 from gradless.engine import run
 from gradless.engine.batches import FullBatch, Progressive
 from gradless.kernels import AMC
@@ -167,12 +168,25 @@ def test_the_command_prints_a_table_and_writes_json(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["marathon"], "there is no race 'marathon'"), (["sine", "--limit", "-1"], "limit must be positive, got -1.0")],
+    [
+        (["marathon"], "there is no race 'marathon'"),
+        (["sine", "--limit", "-1"], "limit must be positive, got -1.0"),
+        (["sine", "--json", "no/such/folder.json"], "no/such/folder.json"),
+    ],
 )
 def test_wrong_use_is_refused_before_anything_runs(arguments, words):
     result = CliRunner().invoke(races.main, arguments)
     assert result.exit_code == 2
     assert words in result.output
+
+
+def test_without_data_there_is_no_race_and_no_stack_trace(monkeypatch):
+    def make():
+        raise DataUnavailable("MNIST is not on this machine")
+
+    monkeypatch.setitem(RACES, "line", Race(make, "loss <= 1e-2", (OURS,)))
+    result = CliRunner().invoke(races.main, ["line"])
+    assert (result.exit_code, result.output.splitlines()[-1]) == (2, "Error: MNIST is not on this machine")
 
 
 @pytest.mark.parametrize("name", RACES)

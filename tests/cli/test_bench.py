@@ -22,7 +22,7 @@ def small(monkeypatch):
 
 
 def test_a_table_and_a_file(cli, small, tmp_path):
-    words = cli("bench", "W3", "w2", "--rounds", "2", "--json", "all.json").output
+    words = cli("bench", "W3", "w2", "w3", "--rounds", "2", "--json", "all.json").output
     for told in ("W3  tiny W3, 2 parameters", "jax-scan", "torch-eager", "noise", "of the roofline", "peak 123 MB"):
         assert told in words
     assert "chains 1, 10" in words

@@ -18,6 +18,7 @@ from gradless.bench.peers.gradless import ours
 from gradless.bench.peers.peer import Peer
 from gradless.bench.peers.search import Search
 from gradless.bench.peers.task import Task
+from gradless.data.store import DataUnavailable
 from gradless.engine.batches import Minibatch
 from gradless.engine.plan import parse_metric
 from gradless.engine.session import precision_of
@@ -158,7 +159,7 @@ def run(
         if name not in RACES:
             raise ValueError(f"there is no race {name!r}; there are {', '.join(RACES)}")
     rows = []
-    for name in names or RACES:
+    for name in dict.fromkeys(names or RACES):
         held = hold(name, RACES[name], limit, seed)
         rows += held
         if tell:
@@ -217,11 +218,13 @@ RACES: dict[str, Race] = {
 @click.option("--json", "file", type=click.Path(dir_okay=False), help="also write the rows to this file")
 def main(names: tuple[str, ...], limit: float, seed: int, file: str | None) -> None:
     try:
+        if file:
+            Path(file).touch()  # now, not after minutes of racing, is the time to find that it cannot be written
         rows = run(names, limit, tell=lambda held: click.echo(table(held)), seed=seed)
-    except ValueError as error:
+        if file:
+            Path(file).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    except (ValueError, OSError, DataUnavailable) as error:
         raise click.UsageError(str(error)) from None
-    if file:
-        Path(file).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def command(workloads: tuple[str, ...], peers: bool, rounds: int, file: Path | N
             machine = measure_machine()
         facts = machine_facts()
         _tell_machine(console, facts, machine)
-        for name in [name.upper() for name in workloads] or list(WORKLOADS):
+        for name in dict.fromkeys([name.upper() for name in workloads] or WORKLOADS):
             measured = _measure(console, name, contestants, machine, rounds)
             if measured is not None:
                 found.append(measured)
