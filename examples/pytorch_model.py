@@ -61,7 +61,7 @@ print("saved and loaded, or never stopped: the same net?", "yes" if same else "n
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained")
 left.plot([loss for loss, _ in record], color="#2e8b57", label="loss U")
-left.plot([sigma for _, sigma in record], color="0.5", label="move scale σ")
+left.plot([sigma for _, sigma in record], color="0.5", ls="--", label="move scale σ")
 left.axvline(STEPS // 2, color="0.8", ls=":")
 left.set(yscale="log", xlabel="step n", title="A PyTorch model, trained by aMC")
 left.legend()

@@ -51,8 +51,9 @@ for epsilon, distance, acceptance in zip(EPSILONS, distances, result.acceptance,
 x, y = np.meshgrid(np.linspace(-2.3, 1.5, 300), np.linspace(-0.6, 4.2, 300))
 figure, axes = plt.subplots(figsize=(6.4, 4.8), layout="constrained")
 axes.contour(x, y, np.log10(valley([x, y]) + 1e-3), levels=20, colors="0.8", linewidths=0.7)
-for chain, (epsilon, colour) in enumerate(zip(EPSILONS, ["#8c8c8c", "#2a78b5", "#2e8b57"], strict=True)):
-    axes.plot(result.trace.x[chain], result.trace.y[chain], color=colour, lw=1.8, label=f"ε = {epsilon:g}")
+styles = [("#8c8c8c", ":"), ("#2a78b5", "--"), ("#2e8b57", "-")]
+for chain, (epsilon, (colour, dash)) in enumerate(zip(EPSILONS, styles, strict=True)):
+    axes.plot(result.trace.x[chain], result.trace.y[chain], dash, color=colour, lw=1.8, label=f"ε = {epsilon:g}")
     axes.plot(result.trace.x[chain, -1], result.trace.y[chain, -1], "o", color=colour)
 axes.plot(*START, "ks", label="start")
 axes.plot(1, 1, "k*", ms=12, label="minimum")

@@ -1,10 +1,13 @@
 """The examples in cells run as plain scripts, small, and leave the pictures whose names they print."""
 
+import itertools
 import re
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {
@@ -47,13 +50,25 @@ def test_an_example_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys,
         pytest.importorskip("flax")
     monkeypatch.chdir(tmp_path)
     source = (EXAMPLES / f"{name}.py").read_text()
-    exec(compile(smaller(source, SMALL[name]), f"{name}.py", "exec"), {"__name__": "__main__"})  # noqa: S102
+    names = {"__name__": "__main__"}
+    exec(compile(smaller(source, SMALL[name]), f"{name}.py", "exec"), names)  # noqa: S102
     said = capsys.readouterr().out
     assert SAYS[name] in said
     assert said.splitlines()[-1] == f"{name}.png"
     picture = (tmp_path / f"{name}.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 10_000  # more than empty axes
+    for axes in names["figure"].axes:
+        for one, other in itertools.combinations(axes.get_legend_handles_labels()[0], 2):
+            assert differs_in_grey(one, other), (one.get_label(), other.get_label())
+
+
+def differs_in_grey(one, other):
+    """Whether two curves have unlike dashes, markers or widths, or a brightness of their own."""
+    if any(getattr(one, f"get_{what}")() != getattr(other, f"get_{what}")() for what in ("linestyle", "marker", "lw")):
+        return True
+    bright, dark = (np.dot(to_rgb(curve.get_color()), (0.299, 0.587, 0.114)) for curve in (one, other))
+    return abs(bright - dark) > 0.15
 
 
 @pytest.mark.parametrize("name", SMALL)
