@@ -11,6 +11,7 @@ import pytest
 
 import gradless as gl
 from gradless import plots
+from gradless.records import disk
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -178,3 +179,17 @@ def test_every_public_name_is_there_and_a_subpackage_does_not_hide_one():
     assert gl.signal_norm is gradless.signal_norm is sys.modules["gradless.signal_norm.trace"].signal_norm
     with pytest.raises(AttributeError, match="module 'gradless' has no attribute 'nothing'"):
         _ = gl.nothing
+
+
+def test_a_picture_stays_until_the_new_one_is_safe(tmp_path, monkeypatch):
+    plots.save(plots.new_figure(1)[0], tmp_path / "a")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(before) == {"a.svg", "a.png"}
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        plots.save(plots.new_figure(2)[0], tmp_path / "a")
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}

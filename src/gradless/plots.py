@@ -4,13 +4,14 @@ Every figure is written as SVG and PNG with its numbers beside it as CSV.
 """
 
 import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gradless.records import Metrics, RunDirectory
+from gradless.records import Metrics, RunDirectory, write_atomic
 
 COLOURS = {"mc": "#1f4e9c", "amc": "#2e8b57", "gd": "#7f7f7f", "adam": "#4aa3df"}  # as in the paper
 DASHES = {"mc": "--", "amc": "-", "gd": ":", "adam": "-."}  # so that grey print can be read
@@ -146,9 +147,11 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def save(figure: Any, path: Path) -> Path:
-    """Write a figure as SVG and PNG; return the PNG."""
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    figure.savefig(path.with_suffix(".png"), dpi=150)
+    """Write a figure as SVG and PNG, each whole or not at all; return the PNG."""
+    for suffix, settings in ((".svg", {"metadata": {"Date": None}}), (".png", {"dpi": 150})):
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=suffix[1:], **settings)
+        write_atomic(path.with_suffix(suffix), drawn.getvalue())
     return path.with_suffix(".png")
 
 

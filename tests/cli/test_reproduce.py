@@ -94,15 +94,23 @@ def test_damaged_data_are_one_line(reproduce, copied, damage):
     table = copied / "F3" / "convergence.csv"
     table.write_bytes(damage(table.read_text()).encode("latin-1"))
     words = reproduce("F3", "--scale", "smoke", "-o", copied, "--redraw", code=2)
-    assert "F3 cannot be drawn from its saved data" in words
+    assert "the saved data of F3" in words
     assert "F3a" in reproduce("F3", "--scale", "smoke", "-o", copied)  # made anew from the runs
 
 
-def test_damaged_data_of_another_figure_do_not_hide_the_verdicts(reproduce, copied):
-    (copied / "E2" / "moments.csv").write_text("")
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("moments.csv", "", "moments.csv is no table"),
+        ("moments.csv", "axis\ndownhill\n", "the saved data of E2"),
+        ("langevin.svg", "<svg", "langevin.svg is damaged: draw it again with `gradless reproduce E2 --redraw`"),
+    ],
+)
+def test_damaged_data_of_another_figure_do_not_hide_the_verdicts(reproduce, copied, name, text, told):
+    (copied / "E2" / name).write_text(text)
     words = reproduce("F3", "--scale", "smoke", "-o", copied, code=2)
     assert "F3a" in words
-    assert "moments.csv is no table" in words
+    assert told in words
 
 
 def test_what_a_stopped_reproduction_did_not_come_to_stays_on_the_page(reproduce, copied):
@@ -124,9 +132,10 @@ def test_a_signal_during_a_figure_without_runs_is_told(copied, monkeypatch):
     assert (list(judged), by) == (["E2"], "SIGTERM")
 
 
-def test_out_of_time_it_says_so_and_the_same_command_goes_on(reproduce, tmp_path):
+@pytest.mark.parametrize("budget", ["0.01s", "0"])
+def test_out_of_time_it_says_so_and_the_same_command_goes_on(reproduce, tmp_path, budget):
     arguments = ("F3", "--scale", "smoke", "-o", tmp_path)
-    words = reproduce(*arguments, "--time", "0.01s")
+    words = reproduce(*arguments, "--time", budget)
     assert "time is up in F3 (epsilon-0-n_s-20); go on with the same command" in words
     first = tmp_path / "F3" / "runs" / "epsilon-0-n_s-20"
     assert list((first / "checkpoints").iterdir())

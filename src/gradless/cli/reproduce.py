@@ -1,7 +1,9 @@
 """`gradless reproduce [F1 ... F8 E2] --scale smoke|quick|paper`."""
 
+import contextlib
 import importlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -76,7 +78,7 @@ def go_through(
     """Run, draw and judge one figure after the other; return each one's verdicts and, if so, what stopped it."""
     from gradless.experiments.workshop import Halt, Stopped, Workshop
 
-    deadline = time.monotonic() + budget if budget else float("inf")
+    deadline = float("inf") if budget is None else time.monotonic() + budget
     halt = Halt()
 
     def tell(words: str) -> None:
@@ -102,17 +104,13 @@ def go_through(
             except Stopped as error:
                 stopped = error
         try:  # a figure that was stopped shows what it has
-            figure.draw(place)
-            judged[name] = figure.check(place, scale)
+            with from_saved_data(name, place) if redraw or stopped else contextlib.nullcontext():
+                figure.draw(place)
+                judged[name] = figure.check(place, scale)
         except FileNotFoundError as error:
             if not stopped:
                 words = f"{name} has no saved data in {place} ({error.filename}): run it without --redraw"
                 raise ValueError(words) from error
-        except (LookupError, TypeError, ValueError) as error:
-            if not redraw:  # the tables have just been made: the mistake is ours
-                raise
-            words = f"{name} cannot be drawn from its saved data in {place} ({type(error).__name__}: {error})"
-            raise ValueError(f"{words}; without --redraw they are made anew from its runs") from error
         by = stopped.by if stopped else halt.stop_requested  # a figure without runs (E2) goes through to its end
         if by:
             reason = "time is up" if by == "time" else f"stopped by {by}"
@@ -122,6 +120,16 @@ def go_through(
     return judged, ""
 
 
+@contextlib.contextmanager
+def from_saved_data(name: str, place: Path) -> Iterator[None]:
+    """Say what is the matter with tables that were not made just now, and may have been damaged since."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        words = f"the saved data of {name} in {place} are damaged ({type(error).__name__}: {error})"
+        raise ValueError(f"{words}; `gradless reproduce {name}` makes them anew from its runs") from error
+
+
 def everything(folder: Path, scale: str, judged: dict[str, list[Verdict]]) -> tuple[list[str], list[Verdict]]:
     """Return the figures that the folder holds and their verdicts, the new ones and those of earlier runs."""
     found: dict[str, list[Verdict]] = {}
@@ -129,7 +137,8 @@ def everything(folder: Path, scale: str, judged: dict[str, list[Verdict]]) -> tu
         if name in judged:
             found[name] = judged[name]
         elif list((folder / name).glob("*.png")):  # it was drawn, so its data are there
-            found[name] = importlib.import_module(module_of(name)).check(folder / name, scale)
+            with from_saved_data(name, folder / name):
+                found[name] = importlib.import_module(module_of(name)).check(folder / name, scale)
     return list(found), [verdict for these in found.values() for verdict in these]
 
 

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from gradless.experiments.claims import COSTS, Verdict, read_table
+from gradless.records import write_atomic
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -21,13 +22,12 @@ figure { margin: 2rem 0; } figure svg { max-width: 100%; height: auto; backgroun
 def write_page(folder: Path, scale: str, figures: Sequence[str], verdicts: Sequence[Verdict]) -> Path:
     """Write the page, and the verdicts beside it as JSON for machines."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "verdicts.json").write_text(json.dumps([verdict._asdict() for verdict in verdicts], indent=2))
-    (folder / "claims.md").write_text(claims_as_markdown(verdicts))
+    write_atomic(folder / "verdicts.json", json.dumps([verdict._asdict() for verdict in verdicts], indent=2).encode())
+    write_atomic(folder / "claims.md", claims_as_markdown(verdicts).encode())
     rows = "\n".join(_row(verdict) for verdict in verdicts)
     pictures = "\n".join(_picture(path, name) for name in figures for path in sorted((folder / name).glob("*.svg")))
     page = folder / "index.html"
-    page.write_text(
-        f"""<!doctype html>
+    words = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>gradless: the paper, reproduced ({escape(scale)} scale)</title><style>{STYLE}</style></head>
 <body><h1>The paper, reproduced</h1><p>Scale: {escape(scale)}.</p>
@@ -36,7 +36,7 @@ def write_page(folder: Path, scale: str, figures: Sequence[str], verdicts: Seque
 {pictures}
 </body></html>
 """
-    )
+    write_atomic(page, words.encode())
     return page
 
 
@@ -48,7 +48,9 @@ def _row(verdict: Verdict) -> str:
 
 
 def _picture(path: Path, figure: str) -> str:
-    drawing = path.read_text()
+    drawing = path.read_text(encoding="utf-8", errors="replace")
+    if "<svg" not in drawing or not drawing.rstrip().endswith("</svg>"):
+        raise ValueError(f"{path} is damaged: draw it again with `gradless reproduce {figure} --redraw`")
     drawing = drawing[drawing.index("<svg") :]  # without the XML prologue
     caption = " ".join(filter(None, (f"{figure}.", cost_in_words(path.parent))))
     return f'<figure aria-label="{escape(figure)}">{drawing}<figcaption>{escape(caption)}</figcaption></figure>'
