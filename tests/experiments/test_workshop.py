@@ -1,4 +1,4 @@
-"""The workshop of the figures: what was trained is never thrown away, and what is not whole is never called finished."""
+"""The workshop of the figures: what was trained is never thrown away, and only what is whole is called finished."""
 
 import errno
 
