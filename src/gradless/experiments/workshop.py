@@ -122,9 +122,10 @@ class Workshop:
         listeners = [self.follow(), self.halt]
         if has_checkpoint(path):
             return reopen(path, problem=made, algorithm=algorithm, listeners=listeners, report=self.tell)
-        # A run stopped before its first checkpoint is begun anew, unless another process has just begun it.
+        # A run stopped before its first checkpoint is begun anew; one that another process begins meanwhile is not.
+        overwrite = path.exists()
         return start_problem(
-            made, algorithm, plan, run=path, about=about, overwrite=True, listeners=listeners, report=self.tell
+            made, algorithm, plan, run=path, about=about, overwrite=overwrite, listeners=listeners, report=self.tell
         )
 
 
