@@ -129,6 +129,19 @@ def test_acceptance_is_smoothed_over_a_sixtieth_and_gaps_are_left_out():
     np.testing.assert_allclose(plots.smooth(few), few, rtol=1e-12)
 
 
+def test_a_chain_that_has_ended_stays_in_the_median(tmp_path, monkeypatch):
+    lines = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: lines.extend(axis.lines[0] for axis in figure.axes))
+    # The first of three chains ends at step 1 with the lowest loss, the last runs away.
+    loss = np.array([[9.0, 9.0, 9.0], [1.0, 4.0, np.inf], [np.nan, 3.0, np.nan], [np.nan, 2.0, np.nan]])
+    samples = np.array([[0.0] * 3, [10.0] * 3, [np.nan, 20.0, np.nan], [np.nan, 30.0, np.nan]])
+    step = np.arange(4.0)
+    plots.draw_comparison(tmp_path, {"gd": {"step": step, "samples": samples, "seconds": step, "loss": loss}}, None)
+    by_step, by_samples, _ = lines
+    np.testing.assert_allclose(by_step.get_ydata(), [9, 2.5, 2, 1.5])
+    np.testing.assert_allclose(by_samples.get_xdata(), [0, 10, 40 / 3, 50 / 3])
+
+
 def test_what_an_axis_cannot_show_is_a_gap():
     np.testing.assert_array_equal(
         plots.drawable(np.array([1.0, -1e101, np.inf, np.nan])), [1.0, np.nan, np.nan, np.nan]

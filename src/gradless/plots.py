@@ -37,7 +37,7 @@ def draw_training(path: str | Path) -> Path | None:
     names += [name for name in ("acceptance", "sigma") if np.isfinite(table[name]).any() and algorithm in ("mc", "amc")]
     figure, axes = new_figure(len(names))
     for axis, name in zip(axes, names, strict=True):
-        values = smooth(table[name]) if name == "acceptance" else table[name]
+        values = smooth(table[name]) if name == "acceptance" else held(table[name])
         fan(axis, table["step"], values, COLOURS.get(algorithm, "#2e8b57"))
         label_axis(axis, "step n", name, values)
     write_csv(Path(path) / "training.csv", table)
@@ -57,6 +57,15 @@ def fan(axis: Any, x: np.ndarray, y: np.ndarray, colour: str, label: str | None 
     x, (low, middle, high) = x[is_known], np.nanpercentile(y[is_known], PERCENTILES, axis=1)
     axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axis.plot(x, middle, dash, color=colour, label=label, linewidth=1.4)
+
+
+def held(values: np.ndarray) -> np.ndarray:
+    """Return records in which a chain that has ended stays where it was: a median of the others would jump."""
+    values = values.copy()
+    for record in range(1, len(values) if values.ndim > 1 else 0):
+        is_ended = np.isnan(values[record])
+        values[record, is_ended] = values[record - 1, is_ended]
+    return values
 
 
 def drawable(values: np.ndarray) -> np.ndarray:
@@ -122,8 +131,8 @@ def draw_comparison(path: Path, runs: Mapping[str, Mapping[str, np.ndarray]], me
         for abscissa, label in abscissas:
             axis = next(places)
             for algorithm, table in runs.items():
-                x = table[abscissa] if table[abscissa].ndim == 1 else table[abscissa].mean(axis=1)
-                fan(axis, x, table[name], COLOURS[algorithm], algorithm, DASHES[algorithm])
+                x = table[abscissa] if table[abscissa].ndim == 1 else held(table[abscissa]).mean(axis=1)
+                fan(axis, x, held(table[name]), COLOURS[algorithm], algorithm, DASHES[algorithm])
             together = np.concatenate([np.ravel(table[name]) for table in runs.values()])
             label_axis(axis, label, name, together)
     axes[0].legend(frameon=False)

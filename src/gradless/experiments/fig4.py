@@ -12,7 +12,7 @@ from gradless.engine.session import precision_of
 from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
 from gradless.experiments.workshop import Run, Workshop
 from gradless.kernels import AMC, Adam, GradientDescent
-from gradless.plots import COLOURS, new_figure, save
+from gradless.plots import COLOURS, held, new_figure, save
 from gradless.problems import make_problem
 from gradless.runs import rebuild
 from gradless.types import Algorithm
@@ -101,11 +101,7 @@ def _medians(name: str, run: Run) -> list[dict[str, Any]]:
 
 def _held(values: np.ndarray) -> np.ndarray:
     """Return records of shape (records, chains) in which a chain that has ended stays where it was."""
-    values = values.reshape(len(values), -1).copy()
-    for record in range(1, len(values)):
-        is_ended = np.isnan(values[record])
-        values[record, is_ended] = values[record - 1, is_ended]
-    return values
+    return held(values.reshape(len(values), -1))
 
 
 def _starting_step(rows: list[dict[str, Any]]) -> int | None:
