@@ -32,6 +32,17 @@ def test_a_damaged_run_is_told_and_left_as_it_is(tmp_path, name):
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"), [(b"", b"", "is empty"), (b'"loss"', b'"other"', "damaged at step 0")]
+)
+def test_a_finished_run_whose_records_were_damaged_is_refused(tmp_path, old, new, words):
+    train(tmp_path)
+    records = tmp_path / "runs" / "a" / "metrics.jsonl"
+    records.write_bytes(records.read_bytes().replace(old, new) if old else b"")
+    with pytest.raises(RunError, match=rf"metrics\.jsonl.*{words}"):
+        train(tmp_path)
+
+
 def test_a_run_without_a_checkpoint_is_begun_anew_but_not_under_another_process(tmp_path):
     run = tmp_path / "runs" / "a"
     with RunDirectory.create(run, {}, {}), pytest.raises(RunError, match="is in use"):

@@ -11,6 +11,7 @@ import numpy as np
 from gradless.engine.plan import Plan, chain_numbers
 from gradless.engine.recording import Recording
 from gradless.engine.session import Listener, Session
+from gradless.engine.stored import check_rows, checked_meta
 from gradless.experiments.claims import COSTS, read_table, write_table
 from gradless.plots import columns
 from gradless.problems import make_problem
@@ -146,8 +147,11 @@ def has_checkpoint(path: Path) -> bool:
 
 
 def read_run(path: Path) -> Run:
-    """Return a stored run."""
+    """Return a stored run; refuse one that was damaged since."""
     with RunDirectory.open(path) as run:
-        table = columns(Metrics(run.metrics_path).rows())
+        rows = list(Metrics(run.metrics_path).rows())
         checkpoint = load_newest(run.checkpoints_path, warn=lambda words: None, set_aside=False)
-    return Run(path, table, checkpoint.tensors, checkpoint.meta)
+        check_rows(rows, len(checked_meta(checkpoint)["chains"]), run.metrics_path)
+    if not rows:
+        raise RunError(f"{run.metrics_path} is empty: restore it from a copy")
+    return Run(path, columns(rows), checkpoint.tensors, checkpoint.meta)
