@@ -32,11 +32,14 @@ train, test = ring(key_train, POINTS), ring(key_test, 4_000)
 
 
 def init(key):
-    keys = jax.random.split(key, 3)
+    keys = jax.random.split(key, (3, 2))
     widths = [(2, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 1)]
     return [
-        {"weight": jax.random.normal(k, shape) / shape[0] ** 0.5, "bias": jax.random.normal(k, shape[1:])}
-        for k, shape in zip(keys, widths, strict=True)
+        {
+            "weight": jax.random.normal(key_weight, shape) / shape[0] ** 0.5,
+            "bias": jax.random.normal(key_bias, shape[1:]),
+        }
+        for (key_weight, key_bias), shape in zip(keys, widths, strict=True)
     ]
 
 

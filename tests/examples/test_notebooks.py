@@ -63,6 +63,16 @@ def test_an_example_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys,
             assert differs_in_grey(one, other), (one.get_label(), other.get_label())
 
 
+def test_the_biases_of_the_threshold_net_are_no_copy_of_its_weights(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = (EXAMPLES / "threshold_net.py").read_text().partition("def answer")[0]  # up to the start of a net
+    names = {}
+    exec(compile(source, "threshold_net.py", "exec"), names)  # noqa: S102
+    for layer in names["init"](jax.random.key(0)):
+        rows = layer["weight"] * len(layer["weight"]) ** 0.5  # as they were drawn
+        assert not np.isclose(rows, layer["bias"], rtol=1e-3).all(axis=1).any()
+
+
 def differs_in_grey(one, other):
     """Whether two curves have unlike dashes, markers or widths, or a brightness of their own."""
     if any(getattr(one, f"get_{what}")() != getattr(other, f"get_{what}")() for what in ("linestyle", "marker", "lw")):
