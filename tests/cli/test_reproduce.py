@@ -14,6 +14,7 @@ from rich.console import Console
 
 from gradless.cli import main
 from gradless.cli.reproduce import go_through
+from gradless.data.store import DataUnavailable
 from gradless.experiments import fig3, langevin
 from gradless.experiments.claims import FAIL, judge
 
@@ -113,6 +114,16 @@ def test_damaged_data_of_another_figure_do_not_hide_the_verdicts(reproduce, copi
     assert told in words
 
 
+def test_a_figure_that_cannot_be_made_does_not_hide_the_verdicts_before_it(reproduce, copied, monkeypatch):
+    def run(out, scale, workshop):
+        raise DataUnavailable("MNIST is not on this machine")
+
+    monkeypatch.setattr(fig3, "run", run)
+    words = reproduce("E2", "F3", "--scale", "smoke", "-o", copied, code=2)
+    assert "largest |z|" in words
+    assert "MNIST is not on this machine" in words.splitlines()[-1]
+
+
 def test_what_a_stopped_reproduction_did_not_come_to_stays_on_the_page(reproduce, copied):
     before = (copied / "verdicts.json").read_text()
     (copied / "F3" / "runs" / "epsilon-0-n_s-20" / "finished").unlink()
@@ -128,8 +139,9 @@ def test_a_signal_during_a_figure_without_runs_is_told(copied, monkeypatch):
         workshop.halt.stop_requested = "SIGTERM"
 
     monkeypatch.setattr(langevin, "run", run)
-    judged, by = go_through(Console(), copied, ["E2", "F3"], "smoke", False, None, True)
-    assert (list(judged), by) == (["E2"], "SIGTERM")
+    judged = {}
+    assert go_through(judged, Console(), copied, ["E2", "F3"], "smoke", False, None, True) == "SIGTERM"
+    assert list(judged) == ["E2"]
 
 
 @pytest.mark.parametrize("budget", ["0.01s", "0"])

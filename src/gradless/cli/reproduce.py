@@ -50,9 +50,13 @@ def command(
                 raise ValueError(f"figures must be among {', '.join(FIGURES)}, got {name!r}")
         folder = Path(out or f"reproduction/{scale}")
         keep_to_one_scale(folder, scale, redraw)
-        judged, stopped_by = go_through(console, folder, chosen, scale, redraw, budget, quiet)
-        verdicts = [verdict for these in judged.values() for verdict in these]
-        show(console, verdicts)  # first: what other figures have left in the folder may be damaged
+        judged: dict[str, list[Verdict]] = {}
+        try:
+            stopped_by = go_through(judged, console, folder, chosen, scale, redraw, budget, quiet)
+        finally:  # what there is, is told also where the next figure, or the page of all of them, cannot be made
+            verdicts = [verdict for these in judged.values() for verdict in these]
+            if verdicts:
+                show(console, verdicts)
         page = write_page(folder, scale, *everything(folder, scale, judged))
     console.print(f"page {page}")
     if stopped_by in EXIT_CODES:
@@ -73,9 +77,16 @@ def keep_to_one_scale(folder: Path, scale: str, redraw: bool) -> None:
 
 
 def go_through(
-    console: Console, folder: Path, chosen: list[str], scale: str, redraw: bool, budget: float | None, is_quiet: bool
-) -> tuple[dict[str, list[Verdict]], str]:
-    """Run, draw and judge one figure after the other; return each one's verdicts and, if so, what stopped it."""
+    judged: dict[str, list[Verdict]],
+    console: Console,
+    folder: Path,
+    chosen: list[str],
+    scale: str,
+    redraw: bool,
+    budget: float | None,
+    is_quiet: bool,
+) -> str:
+    """Run, draw and judge one figure after the other into `judged`; return what stopped it, if anything did."""
     from gradless.experiments.workshop import Halt, Stopped, Workshop
 
     deadline = float("inf") if budget is None else time.monotonic() + budget
@@ -90,7 +101,6 @@ def go_through(
             return Listener()
         return LiveLine(console) if console.is_terminal else PlainLines(console, LOG_SECONDS)
 
-    judged: dict[str, list[Verdict]] = {}
     for name in chosen:
         figure = importlib.import_module(module_of(name))
         place = folder / name
@@ -116,8 +126,8 @@ def go_through(
             reason = "time is up" if by == "time" else f"stopped by {by}"
             where = f"in {name} ({stopped})" if stopped else f"after {name}"
             console.print(f"{reason} {where}; go on with the same command")
-            return judged, by
-    return judged, ""
+            return by
+    return ""
 
 
 @contextlib.contextmanager
