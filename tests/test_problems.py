@@ -119,3 +119,12 @@ def test_a_problem_needs_only_a_start_and_a_loss():
     problem = gl.Problem(np.ones(2), abs)
     assert (problem.data, problem.metrics, problem.batch, problem.precision) == (None, None, "full", "float32")
     assert list(problem.algorithms) == ["amc"]
+
+
+def test_the_folder_one_stands_in_is_searched_for_problems_of_ones_own_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    find_problem("gradless.experiments.fig3:particle")
+    assert str(tmp_path) not in sys.path  # a file matplotlib.py there would be imported instead of the library
+    (tmp_path / "my_own_problem.py").write_text("import gradless as gl\nproblem = gl.Problem(0.0, lambda x: x**2)\n")
+    assert callable(find_problem("my_own_problem:problem"))
