@@ -4,7 +4,7 @@ import pytest
 
 from gradless.data.store import DataUnavailable
 from gradless.experiments import fig8
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, write_table
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
 from gradless.experiments.workshop import Workshop
 
 
@@ -51,6 +51,15 @@ def test_only_the_whole_run_on_an_accelerator_decides(tmp_path, amc, scale, devi
     assert verdict.outcome == outcome
     assert "6.9 days" in verdict.measured
     assert fig8.draw(tmp_path)[0].exists()
+
+
+def test_where_the_loss_is_after_a_short_run_is_told_from_its_second_half(tmp_path):
+    write_curves(tmp_path, 0.1, "cpu")
+    rows = [row for row in read_table(tmp_path / "curves.csv") if row["step"] == 0]
+    short = [row | {"step": step, "loss": 3.0 - step / 32} for row in rows for step in (0, 1, 2, 4, 8, 16, 32)]
+    write_table(tmp_path / "curves.csv", short)
+    (verdict,) = fig8.check(tmp_path, "paper")
+    assert verdict.measured.startswith("U GD 3.000 -> 2.250 in 32 steps")  # (2.5 + 2.0)/2, of steps 16 and 32
 
 
 def test_the_quick_net_is_resnet_18_with_fewer_channels():

@@ -29,7 +29,9 @@ LOG_SECONDS = 60.0  # between lines of progress where there is no terminal
 @click.command()
 @click.argument("figures", nargs=-1)
 @click.option("--scale", type=click.Choice(SCALES), default="quick", show_default=True, help="how much to run")
-@click.option("--out", "-o", type=click.Path(file_okay=False), help="where to; reproduction/<scale>")
+@click.option(
+    "--out", "-o", type=click.Path(file_okay=False), help="where to, one scale per folder; reproduction/<scale>"
+)
 @click.option("--redraw", is_flag=True, help="draw and judge again from the saved data, without running")
 @click.option("--time", "budget", type=Duration(), help="stop after this time; the same command goes on")
 @click.option("--quiet", is_flag=True, help="only the table")

@@ -177,7 +177,11 @@ def check(out: Path, scale: str) -> list[Verdict]:
 
 
 def _first_and_last(rows: list[dict[str, Any]], run: str) -> str:
-    """Say where U began and where it is, as the mean of the last four records: minibatches differ."""
+    """Say where U began and where it is, as the mean of the last four records: minibatches differ.
+
+    Records of the first half do not count: a short run has them at powers of two, from its first steps on.
+    """
     losses = column([row for row in rows if row["run"] == run], "loss")
     steps = column([row for row in rows if row["run"] == run], "step")
-    return f"{losses[0]:.3f} -> {losses[-4:].mean():.3f} in {steps[-1]:,.0f} steps"
+    late = losses[steps >= steps[-1] / 2][-4:]
+    return f"{losses[0]:.3f} -> {late.mean():.3f} in {steps[-1]:,.0f} steps"
