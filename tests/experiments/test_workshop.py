@@ -1,6 +1,7 @@
 """The workshop of the figures: what was trained is never thrown away, and only what is whole is called finished."""
 
 import errno
+import time
 
 import pytest
 
@@ -48,6 +49,18 @@ def test_a_run_without_a_checkpoint_is_begun_anew_but_not_under_another_process(
     with RunDirectory.create(run, {}, {}), pytest.raises(RunError, match="is in use"):
         train(tmp_path)
     assert train(tmp_path).table["step"][-1] == 20
+
+
+def test_compiling_is_taken_off_the_time_once(tmp_path):
+    deadline, seen = time.monotonic() + 100, []
+
+    class Watch(Listener):
+        def chunk_done(self, session, rows, flags):
+            left = session._deadline - time.perf_counter()
+            seen.append((left - (deadline - time.monotonic())) / session.compile_seconds)
+
+    train(tmp_path, deadline=deadline, follow=Watch)
+    assert seen[0] == pytest.approx(0, abs=0.5)  # taken off twice it would be -1
 
 
 def test_a_run_whose_end_could_not_be_written_is_not_finished(tmp_path, monkeypatch):

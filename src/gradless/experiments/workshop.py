@@ -99,7 +99,9 @@ class Workshop:
         if not is_finished(path):
             self.tell(f"{name}: {problem} by {algorithm.name}, {chains} chain{'s' * (chains > 1)}, {steps:,} steps")
             session = self._session(path, made, algorithm, planned, {"problem": problem, "options": options or {}})
-            session.time_budget = session.seconds_before + max(self.deadline - time.monotonic(), 0.01)
+            # The session takes off what it has compiled, which is over by now.
+            left = max(self.deadline - time.monotonic(), 0.01) + session.compile_seconds
+            session.time_budget = session.seconds_before + left
             session.go()
             if not all(listener.is_complete for listener in session.listeners if isinstance(listener, Recording)):
                 raise RunError(f"the end of {path} could not be written: make room, then go on with the same command")
