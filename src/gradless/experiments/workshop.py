@@ -99,6 +99,7 @@ class Workshop:
         if not is_finished(path):
             self.tell(f"{name}: {problem} by {algorithm.name}, {chains} chain{'s' * (chains > 1)}, {steps:,} steps")
             session = self._session(path, made, algorithm, planned, {"problem": problem, "options": options or {}})
+            session.report = self.tell
             # The session takes off what it has compiled, which is over by now.
             left = max(self.deadline - time.monotonic(), 0.01) + session.compile_seconds
             session.time_budget = session.seconds_before + left
