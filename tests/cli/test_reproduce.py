@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from gradless.cli import main
-from gradless.cli.reproduce import go_through
+from gradless.cli.reproduce import Reproduction
 from gradless.data.store import DataUnavailable
 from gradless.experiments import fig3, langevin
 from gradless.experiments.claims import FAIL, judge
@@ -124,6 +124,17 @@ def test_a_figure_that_cannot_be_made_does_not_hide_the_verdicts_before_it(repro
     assert "MNIST is not on this machine" in words.splitlines()[-1]
 
 
+def test_without_their_data_figures_are_left_out_of_all(reproduce, copied, monkeypatch):
+    def run(out, scale, workshop):
+        raise DataUnavailable("MNIST is not on this machine")
+
+    monkeypatch.setattr(fig3, "run", run)
+    monkeypatch.setattr("gradless.cli.reproduce.FIGURES", ("F3", "E2"))
+    words = reproduce("--scale", "smoke", "-o", copied)
+    assert "F3 is left out: MNIST is not on this machine" in words
+    assert "largest |z|" in words
+
+
 def test_what_a_stopped_reproduction_did_not_come_to_stays_on_the_page(reproduce, copied):
     before = (copied / "verdicts.json").read_text()
     (copied / "F3" / "runs" / "epsilon-0-n_s-20" / "finished").unlink()
@@ -139,9 +150,9 @@ def test_a_signal_during_a_figure_without_runs_is_told(copied, monkeypatch):
         workshop.halt.stop_requested = "SIGTERM"
 
     monkeypatch.setattr(langevin, "run", run)
-    judged = {}
-    assert go_through(judged, Console(), copied, ["E2", "F3"], "smoke", False, None, True) == "SIGTERM"
-    assert list(judged) == ["E2"]
+    reproduction = Reproduction(Console(), copied, "smoke", is_quiet=True)
+    assert reproduction.go_through(["E2", "F3"]) == "SIGTERM"
+    assert list(reproduction.judged) == ["E2"]
 
 
 @pytest.mark.parametrize("budget", ["0.01s", "0"])

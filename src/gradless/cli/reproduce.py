@@ -4,7 +4,9 @@ import contextlib
 import importlib
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -16,6 +18,7 @@ from gradless.cli.errors import one_line
 from gradless.cli.flags import Duration
 from gradless.cli.follow import EXIT_CODES, stopping_cleanly, use_double_precision_where_asked
 from gradless.cli.progress import LiveLine, PlainLines
+from gradless.data.store import DataUnavailable
 from gradless.engine.session import Listener
 from gradless.experiments import FIGURES, SCALES, module_of
 from gradless.experiments.claims import FAIL, PASS, Verdict
@@ -52,14 +55,14 @@ def command(
                 raise ValueError(f"figures must be among {', '.join(FIGURES)}, got {name!r}")
         folder = Path(out or f"reproduction/{scale}")
         keep_to_one_scale(folder, scale, redraw)
-        judged: dict[str, list[Verdict]] = {}
+        reproduction = Reproduction(console, folder, scale, redraw, budget, quiet)
         try:
-            stopped_by = go_through(judged, console, folder, chosen, scale, redraw, budget, quiet)
+            stopped_by = reproduction.go_through(chosen, leaves_out=not figures)
         finally:  # what there is, is told also where the next figure, or the page of all of them, cannot be made
-            verdicts = [verdict for these in judged.values() for verdict in these]
+            verdicts = [verdict for these in reproduction.judged.values() for verdict in these]
             if verdicts:
                 show(console, verdicts)
-        page = write_page(folder, scale, *everything(folder, scale, judged))
+        page = write_page(folder, scale, *everything(folder, scale, reproduction.judged))
     console.print(f"page {page}")
     if stopped_by in EXIT_CODES:
         raise SystemExit(EXIT_CODES[stopped_by])
@@ -78,58 +81,74 @@ def keep_to_one_scale(folder: Path, scale: str, redraw: bool) -> None:
         mark.write_text(f"{scale}\n")
 
 
-def go_through(
-    judged: dict[str, list[Verdict]],
-    console: Console,
-    folder: Path,
-    chosen: list[str],
-    scale: str,
-    redraw: bool,
-    budget: float | None,
-    is_quiet: bool,
-) -> str:
-    """Run, draw and judge one figure after the other into `judged`; return what stopped it, if anything did."""
-    from gradless.experiments.workshop import Halt, Stopped, Workshop
+@dataclass
+class Reproduction:
+    """One call of the command: where to, how much, and what has been judged so far."""
 
-    deadline = float("inf") if budget is None else time.monotonic() + budget
-    halt = Halt()
+    console: Console
+    folder: Path
+    scale: str
+    redraw: bool = False
+    budget: float | None = None  # seconds
+    is_quiet: bool = False
+    judged: dict[str, list[Verdict]] = field(default_factory=dict)
 
-    def tell(words: str) -> None:
-        if not is_quiet:
-            console.print(words)
+    def go_through(self, chosen: list[str], leaves_out: bool = False) -> str:
+        """Run, draw and judge one figure after the other; return what stopped it, if anything did.
 
-    def follow() -> Listener:
-        if is_quiet:
-            return Listener()
-        return LiveLine(console) if console.is_terminal else PlainLines(console, LOG_SECONDS)
+        leaves_out: whether a figure whose data cannot be had is no reason not to make the others.
+        """
+        from gradless.experiments.workshop import Halt, Stopped, Workshop
 
-    for name in chosen:
-        figure = importlib.import_module(module_of(name))
-        place = folder / name
-        tell(f"{name}  {figure.TITLE}  (about {figure.SCALES[scale].budget} on 2 cores)")
-        stopped: Stopped | None = None
-        if not redraw:
-            place.mkdir(parents=True, exist_ok=True)
-            try:
-                with stopping_cleanly(halt):
-                    figure.run(place, figure.SCALES[scale], Workshop(place, tell, deadline, folder, halt, follow))
-            except Stopped as error:
-                stopped = error
-        try:  # a figure that was stopped shows what it has
-            with from_saved_data(name, place) if redraw or stopped else contextlib.nullcontext():
+        deadline = float("inf") if self.budget is None else time.monotonic() + self.budget
+        halt = Halt()
+        for name in chosen:
+            figure = importlib.import_module(module_of(name))
+            place, size = self.folder / name, figure.SCALES[self.scale]
+            self.tell(f"{name}  {figure.TITLE}  (about {size.budget} on 2 cores)")
+            stopped: Stopped | None = None
+            if not self.redraw:
+                place.mkdir(parents=True, exist_ok=True)
+                try:
+                    with stopping_cleanly(halt):
+                        figure.run(place, size, Workshop(place, self.tell, deadline, self.folder, halt, self.follow))
+                except Stopped as error:
+                    stopped = error
+                except DataUnavailable as error:
+                    if not leaves_out:
+                        raise
+                    self.console.print(f"{name} is left out: {error}")
+                    continue
+            self.judge(name, figure, place, was_stopped=stopped is not None)
+            by = stopped.by if stopped else halt.stop_requested  # a figure without runs (E2) goes through to its end
+            if by:
+                reason = "time is up" if by == "time" else f"stopped by {by}"
+                where = f"in {name} ({stopped})" if stopped else f"after {name}"
+                self.console.print(f"{reason} {where}; go on with the same command")
+                return by
+        return ""
+
+    def judge(self, name: str, figure: Any, place: Path, was_stopped: bool) -> None:
+        """Draw and judge a figure; one that was stopped shows what it has."""
+        try:
+            with from_saved_data(name, place) if self.redraw or was_stopped else contextlib.nullcontext():
                 figure.draw(place)
-                judged[name] = figure.check(place, scale)
+                self.judged[name] = figure.check(place, self.scale)
         except FileNotFoundError as error:
-            if not stopped:
+            if not was_stopped:
                 words = f"{name} has no saved data in {place} ({error.filename}): run it without --redraw"
                 raise ValueError(words) from error
-        by = stopped.by if stopped else halt.stop_requested  # a figure without runs (E2) goes through to its end
-        if by:
-            reason = "time is up" if by == "time" else f"stopped by {by}"
-            where = f"in {name} ({stopped})" if stopped else f"after {name}"
-            console.print(f"{reason} {where}; go on with the same command")
-            return by
-    return ""
+
+    def tell(self, words: str) -> None:
+        """Say what is going on."""
+        if not self.is_quiet:
+            self.console.print(words)
+
+    def follow(self) -> Listener:
+        """Return who shows the progress of a run."""
+        if self.is_quiet:
+            return Listener()
+        return LiveLine(self.console) if self.console.is_terminal else PlainLines(self.console, LOG_SECONDS)
 
 
 @contextlib.contextmanager

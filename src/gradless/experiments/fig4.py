@@ -86,7 +86,7 @@ def overlap(loss: Any, pseudo_loss: Any) -> Any:
 
 
 def _medians(name: str, run: Run) -> list[dict[str, Any]]:
-    loss, pseudo_loss = _held(run.table["loss"]), _held(run.table["pseudo_loss"])
+    loss, pseudo_loss = (held(_by_chain(run.table[key])) for key in ("loss", "pseudo_loss"))
     quantities = {"loss": loss, "pseudo_loss": pseudo_loss, "overlap": overlap(loss, pseudo_loss)}
     return [
         {"algorithm": name, "step": int(step)}
@@ -99,9 +99,9 @@ def _medians(name: str, run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _held(values: np.ndarray) -> np.ndarray:
-    """Return records of shape (records, chains) in which a chain that has ended stays where it was."""
-    return held(values.reshape(len(values), -1))
+def _by_chain(values: np.ndarray) -> np.ndarray:
+    """Return records of shape (records, chains), also of a single chain."""
+    return values.reshape(len(values), -1)
 
 
 def _starting_step(rows: list[dict[str, Any]]) -> int | None:
@@ -120,7 +120,7 @@ def _outputs(name: str, run: Run, step: int) -> list[dict[str, Any]]:
     problem = make_problem("log-sine", {"init": INIT})
     theta, target = data.log_sine()
     record = int(np.searchsorted(run.table["step"], step, side="right")) - 1
-    learnt = overlap(_held(run.table["loss"])[record], _held(run.table["pseudo_loss"])[record])
+    learnt = overlap(*(held(_by_chain(run.table[key]))[record] for key in ("loss", "pseudo_loss")))
     median = int(np.argsort(learnt)[len(learnt) // 2])
     rebuilt = rebuild(run.path, int(run.table["step"][record]), problem)
     with precision_of(rebuilt.session.dtype):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradless.plots import COMMON, LABELS, PERCENTILES, drawable, smooth
+from gradless.plots import COMMON, LABELS, PERCENTILES, drawable, held, smooth
 
 MAX_POINTS = 1000
 MAX_LINES = 8  # chains drawn one by one; of more only the band and the median
@@ -29,8 +29,8 @@ def curves(table: Table) -> dict[str, Any]:
     if not names:
         return {"x": {}, "series": [], "by_loss": None}
     values = {name: drawable(smooth(table[name]) if name == "acceptance" else table[name]) for name in names}
-    kept = thinned({name: middle(values[name]) for name in names})
-    abscissas = {name: plain(middle(table[name])[kept]) for name in ABSCISSAS if name in table}
+    kept = thinned({name: middle(held(values[name])) for name in names})
+    abscissas = {name: plain(middle(held(table[name]))[kept]) for name in ABSCISSAS if name in table}
     return {
         "x": abscissas,
         "series": [series(name, values[name][kept]) for name in names],
@@ -39,15 +39,18 @@ def curves(table: Table) -> dict[str, Any]:
 
 
 def series(name: str, values: np.ndarray) -> dict[str, Any]:
-    """Return one quantity: its median, and of several chains the band and, if they are few, each of them."""
+    """Return one quantity: its median, and of several chains the band and, if they are few, each of them.
+
+    In median and band a chain that has ended stays where it was.
+    """
     found: dict[str, Any] = {
         "name": name,
         "label": LABELS.get(name, name.replace("_", " ")),
-        "y": plain(middle(values)),
+        "y": plain(middle(held(values))),
     }
     found["is_fraction"] = name in ("accuracy", "acceptance")
     if values.ndim == 2 and values.shape[1] > 1:
-        low, high = (plain(percentile(values, which)) for which in (PERCENTILES[0], PERCENTILES[-1]))
+        low, high = (plain(percentile(held(values), which)) for which in (PERCENTILES[0], PERCENTILES[-1]))
         lines = [plain(column) for column in values.T] if values.shape[1] <= MAX_LINES else []
         found |= {"low": low, "high": high, "chains": lines}
     return found

@@ -62,8 +62,8 @@ def _draw_losses(axis: Any, curves: list[dict[str, Any]], only_best: bool) -> No
             single.setdefault((list(KINDS).index(row["kind"]), row["init"], row["block"], row["chain"]), []).append(row)
     for _, mine in sorted(single.items()):
         kind, last = mine[0]["kind"], mine[-1]
-        dash, width = (DASHES[kind], WIDTHS[kind]) if only_best else ("-", 0.9)
-        axis.plot(column(mine, "step"), column(mine, "loss"), dash, color=COLOURS[kind], linewidth=width)
+        width = WIDTHS[kind] if only_best else 0.9
+        axis.plot(column(mine, "step"), column(mine, "loss"), DASHES[kind], color=COLOURS[kind], linewidth=width)
         if last["loss"] < TRAINED:  # the run ends here because it is trained
             axis.plot(last["step"], last["loss"], "o", color=COLOURS[kind], markersize=3)
     axis.set(xlabel="epoch n", ylabel="loss U", xscale="log", yscale="log")
