@@ -179,11 +179,17 @@ def finish_panels(loss_axis: Any, accuracy_axis: Any, x: str, letter: str) -> No
 
 def name_curves(axis: Any) -> None:
     """Add grid and legend; where nothing has been run yet, say so."""
+    if not axis.lines:
+        _say_not_run(axis)
+        return
     axis.grid(alpha=0.25, linewidth=0.5)
-    if axis.lines:
-        axis.legend(frameon=False)
-    else:
-        axis.text(0.5, 0.5, "not run yet", transform=axis.transAxes, ha="center", color="#777777")
+    axis.legend(frameon=False)
+
+
+def _say_not_run(axis: Any) -> None:
+    axis.text(0.5, 0.5, "not run yet", transform=axis.transAxes, ha="center", color="#777777")
+    axis.set(xticks=[], yticks=[])
+    axis.minorticks_off()
 
 
 def _draw_sweep(axis: Any, rows: list[dict[str, Any]]) -> None:
@@ -193,22 +199,22 @@ def _draw_sweep(axis: Any, rows: list[dict[str, Any]]) -> None:
         if mine:
             style = {"color": COLOURS[name], "linestyle": DASHES[name], "marker": marks[name], "markersize": 4}
             axis.plot(column(mine, "setting"), 100 * column(mine, "accuracy"), label=label, **style)
-    epochs = f" after {max(column(rows, 'epochs')):,.0f} epochs" if rows else ": not run yet"
+    epochs = f" after {max(column(rows, 'epochs')):,.0f} epochs" if rows else ""
     axis.set(xlabel="σ (MC) or α (GD)", ylabel="test accuracy C (%)", xscale="log", title=f"(a) C{epochs}")
     axis.set_ylim(0, 100)
-    axis.grid(alpha=0.25, linewidth=0.5)
-    if rows:
-        axis.legend(frameon=False)
+    name_curves(axis)
 
 
 def _draw_runs(axis: Any, rows: list[dict[str, Any]]) -> None:
+    axis.set(xlabel="run, by rank", ylabel="test accuracy C (%)", title="(c) runs of MC")
+    if not rows:
+        _say_not_run(axis)
+        return
     values = 100 * np.sort(column(rows, "accuracy"))
     axis.plot(np.arange(1, len(values) + 1), values, "o", color=COLOURS["mc"], markersize=4)
-    if len(values):
-        axis.axhline(values.mean(), color="#555555", linewidth=0.8)
+    axis.axhline(values.mean(), color="#555555", linewidth=0.8)
     axis.xaxis.get_major_locator().set_params(integer=True)
-    words = f"{len(values)} runs of MC" if rows else "runs of MC: not run yet"
-    axis.set(xlabel="run, by rank", ylabel="test accuracy C (%)", title=f"(c) {words}")
+    axis.set_title(f"(c) {len(values)} runs of MC")
     axis.grid(alpha=0.25, linewidth=0.5)
 
 
