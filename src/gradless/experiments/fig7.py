@@ -120,8 +120,8 @@ def is_whole(rows: list[dict[str, Any]], runs: tuple[str, ...]) -> bool:
 def _words(reached: dict[str, float], rows: list[dict[str, Any]], names: tuple[str, ...]) -> str:
     def one(name: str) -> str:
         if np.isfinite(reached[name]):
-            return f"{name} {reached[name]:,.4g}"
-        return f"{name} not within {last(rows, name, 'epoch'):,.4g}"
+            return f"{name} {reached[name]:,.0f}"
+        return f"{name} not within {last(rows, name, 'epoch'):,.0f}"
 
     ends = ", ".join(f"{name} {100 * final(rows, name, 'accuracy'):.2f}%" for name in names)
     return f"epochs to 90%: {', '.join(map(one, names))}; C at the end: {ends}"
