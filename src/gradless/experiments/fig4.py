@@ -51,7 +51,7 @@ class Scale:
 SCALES = {
     "smoke": Scale(seeds=2, steps=300, gradient_steps=100, budget="10 s"),
     "quick": Scale(seeds=4, steps=40_000, gradient_steps=20_000, budget="2 min"),
-    "paper": Scale(seeds=10, steps=5_000_000, gradient_steps=1_000_000, budget="12 hours"),
+    "paper": Scale(seeds=10, steps=5_000_000, gradient_steps=1_000_000, budget="3.5 h"),
 }
 
 

@@ -83,7 +83,7 @@ SCALES = {
         inits=INITS,
         chains=2,  # one per core
         blocks=5,
-        budget="5 days; the first of five blocks has every panel",
+        budget="30 h; the first of five blocks has every panel",
     ),
 }
 
