@@ -88,9 +88,14 @@ class Flattening:
         return jnp.concatenate([jnp.ravel(jnp.asarray(leaf)).astype(self.dtype) for leaf in leaves])
 
     def unflatten(self, x: jax.Array) -> Params:
-        """Return the pytree whose parameters are x; leading axes of x, over chains, lead in every parameter."""
-        # A split, since its gradient is one concatenation; that of slices adds up vectors as long as x, one per leaf.
-        parts = jax.lax.split(jnp.asarray(x), self.sizes, axis=x.ndim - 1)
+        """Return the pytree whose parameters are x; leading axes of x, over chains, lead in every parameter.
+
+        NumPy's arrays stay NumPy's: float64 needs no permission there.
+        """
+        if isinstance(x, np.ndarray):
+            parts = np.split(x, np.cumsum(self.sizes)[:-1], axis=-1)
+        else:  # a split, since its gradient is one concatenation; that of slices adds up a vector like x for each leaf
+            parts = jax.lax.split(x, self.sizes, axis=x.ndim - 1)
         return self._join(
             part.reshape(*x.shape[:-1], *shape).astype(dtype)
             for part, shape, dtype in zip(parts, self.shapes, self.dtypes, strict=True)
