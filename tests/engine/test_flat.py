@@ -36,6 +36,21 @@ def test_unflattening_gives_the_tree_back_and_leaves_the_rest_alone():
     assert jax.tree.structure(tree) == jax.tree.structure(TREE)
 
 
+def test_the_gradient_with_respect_to_x_is_one_concatenation():
+    """That of slices would pad every leaf to the length of x and add them all up."""
+    flattening = Flattening.of(TREE)
+    x = flattening.flatten(TREE)
+    gradient = jax.grad(lambda x: sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(flattening.unflatten(x))[:3]))
+    names = [eqn.primitive.name for eqn in jax.make_jaxpr(gradient)(x).jaxpr.eqns]
+    assert names.count("concatenate") == 1
+    assert "pad" not in names
+
+
+def test_a_float64_x_of_numpy_stays_one():
+    tree = Flattening.of(TREE, "float64").unflatten(np.arange(8.0))
+    assert (type(tree["w"]), tree["w"].dtype) == (np.ndarray, np.float64)
+
+
 def test_leaves_of_different_types_come_back_in_their_own():
     tree = {"a": jnp.ones(2, jnp.bfloat16), "b": jnp.ones(3, jnp.float32)}
     flattening = Flattening.of(tree)

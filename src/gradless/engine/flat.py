@@ -97,7 +97,7 @@ class Flattening:
         else:  # a split, since its gradient is one concatenation; that of slices adds up a vector like x for each leaf
             parts = jax.lax.split(x, self.sizes, axis=x.ndim - 1)
         return self._join(
-            part.reshape(*x.shape[:-1], *shape).astype(dtype)
+            part.reshape((*x.shape[:-1], *shape)).astype(dtype)
             for part, shape, dtype in zip(parts, self.shapes, self.dtypes, strict=True)
         )
 

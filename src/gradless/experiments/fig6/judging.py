@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradless.experiments.claims import Verdict, column, judge, read_table
-from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KAIMING, KINDS, LABELS, MIN_RUNS, PAPER_STEPS
+from gradless.experiments.fig6.settings import DEEPER, DEPTHS, ENDS_EARLY, KAIMING, KINDS, LABELS, MIN_RUNS, PAPER_STEPS
 from gradless.experiments.fig6.survival import end_of, induction_times, log_rank, p_value
 
 
@@ -55,7 +55,7 @@ def _judge_depths(rows: list[dict[str, Any]], kind: str, deepest: int, is_real: 
         "best run has U < 0.01 within 1e6 epochs at these depths" + (" only" if deepest < DEPTHS[-1] else ""),
         holds=trains == wanted,
         is_decided=is_real and (is_refuted or all(known.values())),
-        differs=KAIMING,
+        differs=f"{KAIMING}; {ENDS_EARLY}",
     )
 
 

@@ -22,6 +22,7 @@ KINDS: dict[str, Algorithm] = {
 }
 LABELS = {"GD": "GD", "Adam": "Adam", "aMC off": "aMC, signal norm off", "aMC on": "aMC, signal norm on"}
 KAIMING = "the paper's \"Kaiming\" start is taken to be PyTorch's default"
+ENDS_EARLY = "a run ends before 1e6 epochs once it is trained or frozen"
 
 
 @dataclass(frozen=True)
