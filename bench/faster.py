@@ -40,6 +40,8 @@ if __name__ == "__main__":
     for title, problem, options, samples, with_gradient, calls in (
         ("step, depth 32, loss", "step", {"depth": 32}, 1000, False, 300),
         ("step, depth 32, gradient", "step", {"depth": 32}, 1000, True, 300),
+        ("step, depth 32, skip connections, loss", "step", {"depth": 32, "skip": True}, 1000, False, 300),
+        ("step, depth 32, layer norm, loss", "step", {"depth": 32, "layer_norm": True}, 1000, False, 300),
         ("MNIST 784-16-16-10, 60,000 images, gradient", "mnist", {}, 60_000, True, 5),
         ("ResNet-18, 16 images, loss", "mnist-resnet", {}, 16, False, 3),
         ("ResNet-18, 16 images, gradient", "mnist-resnet", {}, 16, True, 3),

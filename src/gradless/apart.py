@@ -15,14 +15,18 @@ from jax import lax
 
 def apart(function: Callable[..., Any], witness: jax.Array, *args: Any) -> Any:
     """Return function(witness, *args), computed apart; the witness is an array, not empty, unknown while compiling."""
-    first = jnp.real(jnp.ravel(witness)[0])
-    number = first.astype(jnp.uint8) if first.dtype == jnp.bool_ else first
-    bits = lax.bitcast_convert_type(number, jnp.dtype(f"uint{8 * number.dtype.itemsize}"))
-    is_taken = lax.population_count(bits) <= 64
     function = jax.jit(function)  # traced once
     shapes = jax.eval_shape(function, witness, *args)
 
     def never(*_: Any) -> Any:
         return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
 
-    return lax.cond(is_taken, function, never, witness, *args)
+    return lax.cond(unknown_zero(witness) == 0, function, never, witness, *args)
+
+
+def unknown_zero(witness: jax.Array) -> jax.Array:
+    """Return a whole number that is always 0, which the compiler cannot know."""
+    first = jnp.real(jnp.ravel(witness)[0])
+    number = first.astype(jnp.uint8) if first.dtype == jnp.bool_ else first
+    bits = lax.bitcast_convert_type(number, jnp.dtype(f"uint{8 * number.dtype.itemsize}"))
+    return lax.population_count(bits) >> 7  # of at most 64

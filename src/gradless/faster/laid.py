@@ -16,11 +16,12 @@ class Scaled(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """An array, whether its last axis lies first in memory, and the bytes it was made of."""
+    """An array, whether its last axis lies first in memory, and how it was made."""
 
     array: Array
     is_first: bool = False
-    made_of: Scaled | None = None
+    made_of: Scaled | None = None  # the bytes it was made of
+    work: int = 0  # operations to compute one of its numbers again from what is in memory
 
     @property
     def usual(self) -> Array:

@@ -38,6 +38,12 @@ def is_narrow(eqn: JaxprEqn) -> bool:
     return is_small and samples.size >= MIN_ROWS * max(fan_in, 1)
 
 
+def is_sum_over_neurons(eqn: JaxprEqn) -> bool:
+    """Return whether an equation sums over the last axis of an array, a short one."""
+    shape = shape_of(eqn.invars[0]) if eqn.primitive.name == "reduce_sum" else ()
+    return bool(shape) and eqn.params["axes"] == (len(shape) - 1,) and shape[-1] <= MAX_FAN_OUT
+
+
 def narrow_layer(eqn: JaxprEqn, samples: Laid, weight: Laid) -> Laid:
     """Return the outputs of a narrow layer, neurons first."""
     return Laid(_product(samples.first, weight.usual).astype(dtype_of(eqn.outvars[0])), is_first=True)
@@ -69,10 +75,10 @@ def _product(h: Array, weight: Array) -> Array:
 
 def _reduced(eqn: JaxprEqn, array: Array) -> Laid:
     """Return a reduction over some axes of an array whose last axis lies first."""
+    if is_sum_over_neurons(eqn):
+        return Laid(reduce(operator.add, list(array)))
     last = array.ndim - 1
     axes = eqn.params["axes"]
-    if eqn.primitive.name == "reduce_sum" and axes == (last,) and array.shape[0] <= MAX_FAN_OUT:
-        return Laid(reduce(operator.add, list(array)))
     moved = tuple(sorted(0 if axis == last else axis + 1 for axis in axes))
     out = eqn.primitive.bind(array, **{**eqn.params, "axes": moved})
     return Laid(out, is_first=last not in axes and out.ndim > 1)

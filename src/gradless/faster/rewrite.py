@@ -1,17 +1,20 @@
 """Evaluate a traced loss and, on the way, compute what has a faster form in that form."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from gradless.faster.byte_images import bytes_of, is_made_of_bytes, is_product_of_bytes, product_of_bytes
+from gradless.faster.kept import kept, uses_of, work_of
 from gradless.faster.laid import Laid
 from gradless.faster.long_sums import is_long_sum, summed_in_parts
 from gradless.faster.narrow_layers import is_narrow, kept_first, narrow_layer
 from gradless.faster.small_images import convolved, is_small_image
-from gradless.jaxprs import bind, inner_jaxpr, literal_array, opened
+from gradless.jaxprs import Array, bind, inner_jaxpr, literal_array, opened
 
 
 def faster(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,7 +31,8 @@ def faster(function: Callable[..., Any]) -> Callable[..., Any]:
         # Between the barriers the pass is compiled alike in every program: elsewhere a product and a sum that follows
         # may be contracted into one operation or not, and a replay would not find the same loss.
         leaves = jax.lax.optimization_barrier(jax.tree.leaves(args))
-        outs = _run(program.jaxpr, [Laid(const) for const in program.consts], [Laid(leaf) for leaf in leaves])
+        run = Running(next((leaf for leaf in leaves if leaf.size and jnp.issubdtype(leaf.dtype, jnp.floating)), None))
+        outs = run(program.jaxpr, [Laid(const) for const in program.consts], [Laid(leaf) for leaf in leaves])
         outs = jax.lax.optimization_barrier([out.usual for out in outs])
         return jax.tree.unflatten(jax.tree.structure(shape), outs)
 
@@ -51,23 +55,39 @@ def has_faster_form(jaxpr: Jaxpr) -> bool:
     return is_here or any(has_faster_form(opened(one)[0]) for one in inner if one is not None)
 
 
-def _run(jaxpr: Jaxpr, consts: Sequence[Laid], args: Sequence[Laid]) -> list[Laid]:
-    env: dict[Var, Laid] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+@dataclass(frozen=True)
+class Running:
+    """The evaluation of a program, equation by equation."""
 
-    def read(atom: Any) -> Laid:
-        return Laid(literal_array(atom)) if isinstance(atom, Literal) else env[atom]
+    witness: Array | None  # an array that the compiler does not know
 
-    for eqn in jaxpr.eqns:
-        env.update(zip(eqn.outvars, _step(eqn, [read(atom) for atom in eqn.invars]), strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    def __call__(self, jaxpr: Jaxpr, consts: Sequence[Laid], args: Sequence[Laid]) -> list[Laid]:
+        """Return the results of a program."""
+        uses = uses_of(jaxpr)
+        env: dict[Var, Laid] = {}
+
+        def read(atom: Any) -> Laid:
+            return Laid(literal_array(atom)) if isinstance(atom, Literal) else env[atom]
+
+        def write(places: Sequence[Var], arrays: Sequence[Laid]) -> None:
+            env.update((var, kept(one, uses[var], self.witness)) for var, one in zip(places, arrays, strict=True))
+
+        write((*jaxpr.constvars, *jaxpr.invars), (*consts, *args))
+        for eqn in jaxpr.eqns:
+            write(eqn.outvars, self._step(eqn, [read(atom) for atom in eqn.invars]))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _step(self, eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid]:
+        is_any_first = any(one.is_first for one in inputs)
+        if (inner := inner_jaxpr(eqn)) is not None:
+            jaxpr, consts = opened(inner)
+            if is_any_first or any(one.made_of for one in inputs) or has_faster_form(jaxpr):
+                return self(jaxpr, [Laid(const) for const in consts], inputs)
+        return [one._replace(work=work_of(eqn, inputs)) for one in _operation(eqn, inputs)]
 
 
-def _step(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid]:
+def _operation(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid]:
     is_any_first = any(one.is_first for one in inputs)
-    if (inner := inner_jaxpr(eqn)) is not None:
-        jaxpr, consts = opened(inner)
-        if is_any_first or any(one.made_of for one in inputs) or has_faster_form(jaxpr):
-            return _run(jaxpr, [Laid(const) for const in consts], inputs)
     if is_narrow(eqn):
         return [narrow_layer(eqn, *inputs)]
     if is_small_image(eqn):
