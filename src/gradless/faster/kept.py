@@ -6,6 +6,7 @@ the h + f(h) of a skip connection for one, each layer would compute all layers b
 """
 
 from collections import Counter
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
@@ -41,13 +42,19 @@ def work_of(eqn: JaxprEqn, inputs: list[Laid]) -> int:
 
 def uses_of(jaxpr: Jaxpr) -> Counter[Var]:
     """Return how often the operations that the compiler would merge need a number of each variable."""
-    uses = Counter(atom for atom in jaxpr.outvars if isinstance(atom, Var))
-    for eqn in jaxpr.eqns:
-        if is_narrow(eqn) or is_sum_over_neurons(eqn):
-            uses[eqn.invars[0]] += shape_of(eqn.invars[0])[-1]
-        elif eqn.primitive.name in SAME_SHAPE or inner_jaxpr(eqn) is not None:
-            uses.update(atom for atom in eqn.invars if isinstance(atom, Var))
+    uses: Counter[Var] = Counter()
+    for atoms, times in [(jaxpr.outvars, 1), *map(_needs, jaxpr.eqns)]:
+        for atom in atoms:
+            if isinstance(atom, Var):  # not a number, which has no hash
+                uses[atom] += times
     return uses
+
+
+def _needs(eqn: JaxprEqn) -> tuple[list[Any], int]:
+    """Return which variables an operation would compute again, and how often for one number of its own."""
+    if is_narrow(eqn) or is_sum_over_neurons(eqn):
+        return eqn.invars[:1], shape_of(eqn.invars[0])[-1]
+    return eqn.invars, int(eqn.primitive.name in SAME_SHAPE or inner_jaxpr(eqn) is not None)
 
 
 def kept(laid: Laid, uses: int, witness: Array | None) -> Laid:
