@@ -50,6 +50,20 @@ def sums_over_samples(x):
     return h.sum(0), (h**2).sum(), h.max(1), jnp.argmax(h, -1), jnp.concatenate([h, h], 1), h.T
 
 
+def pieces(x):
+    z = x @ weight(3, 8)
+    gate, value = jnp.split(z, 2, axis=-1)
+    top, rest = jnp.split(z, [50], axis=0)
+    return (
+        gate * value,
+        z[10:30, 1::3],
+        z[::7],
+        top,
+        jnp.concatenate([gate, z, value], -1),
+        jnp.concatenate([rest, top]),
+    )
+
+
 def sequences(x):
     return jnp.tanh(x.reshape(20, 10, 3) @ weight(3, 4)) @ weight(4, 2)
 
@@ -58,7 +72,7 @@ def scanned(x):
     return jax.lax.scan(lambda h, _: (jnp.tanh(h @ weight(3, 3)), h.sum()), x @ weight(3, 3), None, length=4)
 
 
-FUNCTIONS = [softmax_head, layer_norm, wide_between, jitted_inside, sums_over_samples, sequences, scanned]
+FUNCTIONS = [softmax_head, layer_norm, wide_between, jitted_inside, sums_over_samples, pieces, sequences, scanned]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)

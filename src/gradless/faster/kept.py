@@ -14,7 +14,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Var
 
 from gradless.apart import unknown_zero
 from gradless.faster.laid import Laid
-from gradless.faster.narrow_layers import SAME_SHAPE, is_narrow, is_sum_over_neurons
+from gradless.faster.narrow_layers import PIECES, SAME_SHAPE, is_narrow, is_sum_over_neurons
 from gradless.jaxprs import Array, inner_jaxpr, shape_of
 
 MAX_AGAIN = 3  # operations per number that may be done again; more cost more than a pass through memory
@@ -37,7 +37,7 @@ def work_of(eqn: JaxprEqn, inputs: list[Laid]) -> int:
         return shape_of(eqn.invars[0])[-1] * (2 + before)
     if name in SAME_SHAPE:
         return before + (1 if name in ARITHMETIC else SERIES)
-    return before if name in MOVES else 0
+    return before if name in MOVES | PIECES else 0
 
 
 def uses_of(jaxpr: Jaxpr) -> Counter[Var]:
@@ -54,7 +54,7 @@ def _needs(eqn: JaxprEqn) -> tuple[list[Any], int]:
     """Return which variables an operation would compute again, and how often for one number of its own."""
     if is_narrow(eqn) or is_sum_over_neurons(eqn):
         return eqn.invars[:1], shape_of(eqn.invars[0])[-1]
-    return eqn.invars, int(eqn.primitive.name in SAME_SHAPE or inner_jaxpr(eqn) is not None)
+    return eqn.invars, int(eqn.primitive.name in SAME_SHAPE | PIECES or inner_jaxpr(eqn) is not None)
 
 
 def kept(laid: Laid, uses: int, witness: Array | None) -> Laid:

@@ -8,6 +8,7 @@ narrow layers keeps the layout, all else sees the usual one.
 
 import operator
 from functools import reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ MAX_BYTES = 32  # of the inputs of one neuron: eight float32, four float64; beyo
 MAX_FAN_OUT = 16
 MIN_ROWS = 64  # samples; below, there is nothing to gain
 SAME_SHAPE = {*ELEMENTWISE, "convert_element_type", "copy", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
+PIECES = {"split", "slice", "concatenate"}
 REDUCTIONS = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"}
 
 
@@ -55,6 +57,8 @@ def kept_first(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid] | None:
         return [Laid(out, is_first=True) for out in bind(eqn, [one.first for one in inputs])]
     if eqn.primitive.name in REDUCTIONS:
         return [_reduced(eqn, inputs[0].array)]
+    if eqn.primitive.name in PIECES:
+        return [Laid(out, is_first=True) for out in _pieces(eqn, [one.first for one in inputs])]
     return None
 
 
@@ -62,6 +66,19 @@ def _is_of_one_shape(eqn: JaxprEqn) -> bool:
     """Return whether the arrays of an operation have the same axes; numbers, and axes of length 1, go with all."""
     ranks = {len(shape_of(atom)) for atom in eqn.invars} - {0}
     return ranks == {len(shape_of(eqn.outvars[0]))}
+
+
+def _pieces(eqn: JaxprEqn, arrays: list[Array]) -> list[Array]:
+    """Return pieces of an array, or arrays put together, whose last axis lies first."""
+    last = arrays[0].ndim - 1
+    turned: dict[str, Any] = {}
+    for name, value in eqn.params.items():
+        if name in ("axis", "dimension"):
+            turned[name] = 0 if value == last else value + 1
+        elif name in ("start_indices", "limit_indices", "strides") and value is not None:
+            turned[name] = (value[last], *value[:last])
+    out = eqn.primitive.bind(*arrays, **{**eqn.params, **turned})
+    return list(out) if eqn.primitive.multiple_results else [out]
 
 
 def _product(h: Array, weight: Array) -> Array:
