@@ -155,6 +155,11 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer.writerows(rows)
 
 
+def say_not_run(axis: Any) -> None:
+    """Say in an empty panel why it is empty."""
+    axis.text(0.5, 0.5, "not run yet", transform=axis.transAxes, ha="center", color="#777777")
+
+
 def save(figure: Any, path: Path) -> Path:
     """Write a figure as SVG and PNG, each whole or not at all; return the PNG."""
     for suffix, settings in ((".svg", {"metadata": {"Date": None}}), (".png", {"dpi": 150})):

@@ -1,5 +1,7 @@
 """Fig. 4 at its smallest, and its verdicts on tables made by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from gradless.data import log_sine
 from gradless.data.functions import log_term
 from gradless.experiments import fig4
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, column, read_table, write_table
+from gradless.experiments.workshop import Stopped, Workshop
 
 FIGURE = "F4"
 
@@ -39,7 +42,7 @@ GOOD_LOSS = {"gd": 0.01, "adam": 0.002, fig4.PLUS: 0.001, fig4.ZERO: 0.003, fig4
 GOOD_OVERLAP = {"gd": 0.0, "adam": 0.8, fig4.PLUS: 0.95, fig4.ZERO: 0.4, fig4.MINUS: 0.01}
 
 
-def table(losses=GOOD_LOSS, overlaps=GOOD_OVERLAP, end=1e-3):
+def table(losses=GOOD_LOSS, overlaps=GOOD_OVERLAP, end=1e-3, stopped=None):
     """Return three records of each algorithm: the start, the dip, and the end with these losses and overlaps."""
     rows = []
     for name in fig4.ALGORITHMS:
@@ -47,7 +50,7 @@ def table(losses=GOOD_LOSS, overlaps=GOOD_OVERLAP, end=1e-3):
         rows.append({"algorithm": name, "step": 10, "loss": 0.02, "pseudo_loss": 1e-4, "overlap": 0.0})
         last = {"loss": losses[name], "pseudo_loss": end, "overlap": overlaps[name]}
         rows.append({"algorithm": name, "step": 20, **last})
-    return rows
+    return [row | {"is_over": int(row["algorithm"] != stopped)} for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,7 @@ def table(losses=GOOD_LOSS, overlaps=GOOD_OVERLAP, end=1e-3):
         ({"overlaps": GOOD_OVERLAP | {fig4.PLUS: 0.8}}, [PASS, PASS, FAIL]),
         ({"overlaps": GOOD_OVERLAP | {fig4.MINUS: 0.2}}, [PASS, PASS, FAIL]),
         ({"overlaps": GOOD_OVERLAP | {fig4.ZERO: 0.05}}, [PASS, PASS, NOT_DECIDED]),
+        ({"stopped": fig4.MINUS}, [NOT_DECIDED] * 3),
     ],
 )
 def test_check_judges_order_dip_and_overlap(tmp_path, numbers, outcomes):
@@ -72,3 +76,17 @@ def test_check_judges_order_dip_and_overlap(tmp_path, numbers, outcomes):
 def test_a_sine_not_begun_is_not_decided_at_the_quick_scale(tmp_path):
     write_table(tmp_path / "training.csv", table(overlaps=dict.fromkeys(GOOD_OVERLAP, 0.02)))
     assert [verdict.outcome for verdict in fig4.check(tmp_path, "quick")] == [NOT_DECIDED] * 3
+
+
+def test_a_stopped_figure_shows_what_there_is(tmp_path):
+    def tell(words):
+        if words.startswith("amc-epsilon-0.005"):
+            workshop.halt.stop_requested = "SIGTERM"
+
+    workshop = Workshop(tmp_path, tell)
+    with pytest.raises(Stopped):
+        fig4.run(tmp_path, replace(fig4.SCALES["smoke"], steps=100_000_000), workshop)
+    rows = read_table(tmp_path / "training.csv")
+    assert {row["algorithm"]: row["is_over"] for row in rows} == {"gd": 1, "adam": 1, fig4.PLUS: 0}
+    assert all(path.exists() for path in fig4.draw(tmp_path))
+    assert {verdict.measured for verdict in fig4.check(tmp_path, "paper")} == {"not run yet: amc 0, amc -0.005"}

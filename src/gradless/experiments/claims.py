@@ -65,6 +65,11 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     return [dict(zip(header, map(_value, row), strict=True)) for _, row in rows]
 
 
+def table_so_far(path: Path) -> list[dict[str, Any]]:
+    """Return saved rows, or none while that part has not been run."""
+    return read_table(path) if path.exists() else []
+
+
 def column(rows: Iterable[dict[str, Any]], name: str) -> np.ndarray:
     """Return one column as an array."""
     return np.asarray([row[name] for row in rows])

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, write_table
+from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, table_so_far, write_table
 from gradless.experiments.workshop import Run, Stopped, Workshop
 from gradless.kernels import GradientDescent, Metropolis
-from gradless.plots import COLOURS, DASHES, new_figure, save
+from gradless.plots import COLOURS, DASHES, new_figure, save, say_not_run
 from gradless.types import Algorithm
 
 TITLE = "MNIST: zero-temperature Monte Carlo trains a net as gradient descent does"
@@ -145,8 +145,8 @@ def draw(out: Path) -> list[Path]:
     """Draw the paper's panels (a) and (b), and the runs of Sec. II F as (c); what has not been run stays empty."""
     curves = read_table(out / "curves.csv")
     figure, (sweep_axis, loss_axis, runs_axis, accuracy_axis) = new_figure(4)
-    _draw_sweep(sweep_axis, _read(out / "sweep.csv"))
-    _draw_runs(runs_axis, _read(out / "variation.csv"))
+    _draw_sweep(sweep_axis, table_so_far(out / "sweep.csv"))
+    _draw_runs(runs_axis, table_so_far(out / "variation.csv"))
     for name in ("gd", "mc"):
         draw_curve(loss_axis, curves, name, "epoch", "loss", COLOURS[name], DASHES[name], NAMES[name])
         draw_curve(accuracy_axis, curves, name, "epoch", "accuracy", COLOURS[name], DASHES[name], NAMES[name])
@@ -180,14 +180,10 @@ def finish_panels(loss_axis: Any, accuracy_axis: Any, x: str, letter: str) -> No
 def name_curves(axis: Any) -> None:
     """Add grid and legend; where nothing has been run yet, say so."""
     if not axis.lines:
-        _say_not_run(axis)
+        say_not_run(axis)
         return
     axis.grid(alpha=0.25, linewidth=0.5)
     axis.legend(frameon=False)
-
-
-def _say_not_run(axis: Any) -> None:
-    axis.text(0.5, 0.5, "not run yet", transform=axis.transAxes, ha="center", color="#777777")
     axis.set(xticks=[], yticks=[])
     axis.minorticks_off()
 
@@ -208,7 +204,7 @@ def _draw_sweep(axis: Any, rows: list[dict[str, Any]]) -> None:
 def _draw_runs(axis: Any, rows: list[dict[str, Any]]) -> None:
     axis.set(xlabel="run, by rank", ylabel="test accuracy C (%)", title="(c) runs of MC")
     if not rows:
-        _say_not_run(axis)
+        say_not_run(axis)
         return
     values = 100 * np.sort(column(rows, "accuracy"))
     axis.plot(np.arange(1, len(values) + 1), values, "o", color=COLOURS["mc"], markersize=4)
@@ -221,7 +217,7 @@ def _draw_runs(axis: Any, rows: list[dict[str, Any]]) -> None:
 def check(out: Path, scale: str) -> list[Verdict]:
     """Judge F1a, F1b and F1c; only runs of the paper's 1e5 epochs decide."""
     is_paper = scale == "paper"
-    sweep, variation = _read(out / "sweep.csv"), _read(out / "variation.csv")
+    sweep, variation = table_so_far(out / "sweep.csv"), table_so_far(out / "variation.csv")
     return [
         _check_sweep(sweep, is_paper and bool(sweep), scale),
         _check_curves(read_table(out / "curves.csv"), is_paper, scale),
@@ -333,8 +329,3 @@ def _check_runs(rows: list[dict[str, Any]], is_decided: bool, scale: str) -> Ver
         is_decided=is_decided,
         differs="; ".join(filter(None, (stand_in(scale), fewer))),
     )
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    """Return a table, or nothing while that part has not been run."""
-    return read_table(path) if path.exists() else []

@@ -11,7 +11,7 @@ from gradless.experiments.claims import Verdict, column, judge, not_run, read_ta
 from gradless.experiments.workshop import Run, Workshop
 from gradless.kernels import AMC, Metropolis
 from gradless.models import MLP
-from gradless.plots import new_figure, save
+from gradless.plots import new_figure, save, say_not_run
 from gradless.types import Algorithm
 
 TITLE = "acceptance against loss and size of the net"
@@ -140,7 +140,7 @@ def draw(out: Path) -> list[Path]:
         left, right = axes[2 * number : 2 * number + 2]
         left.set_title(f"({panel}) {'MC' if name == 'mc' else 'aMC'}, {varied} varies", loc="left", fontsize=10)
         if all(row["panel"] != panel for row in cuts):
-            left.text(0.5, 0.5, "not run yet", transform=left.transAxes, ha="center", color="#777777")
+            say_not_run(left)
             right.set_axis_off()
             continue
         _draw_curves(left, [row for row in curves if row["panel"] == panel], varied, SHADES[name])

@@ -9,10 +9,10 @@ import numpy as np
 from gradless import data
 from gradless.data.functions import log_term
 from gradless.engine.session import precision_of
-from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
-from gradless.experiments.workshop import Run, Workshop
+from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, table_so_far, write_table
+from gradless.experiments.workshop import Run, Stopped, Workshop, is_finished
 from gradless.kernels import AMC, Adam, GradientDescent
-from gradless.plots import COLOURS, held, new_figure, save
+from gradless.plots import COLOURS, held, new_figure, save, say_not_run
 from gradless.problems import make_problem
 from gradless.runs import rebuild
 from gradless.types import Algorithm
@@ -58,23 +58,35 @@ SCALES = {
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     """Train by all five algorithms; then see what aMC's nets say when epsilon = 0 starts on the sine."""
     runs: dict[str, Run] = {}
-    rows: list[dict[str, Any]] = []
     for name, algorithm in ALGORITHMS.items():
         steps = scale.steps if name in NAMES.values() else scale.gradient_steps
-        runs[name] = workshop.train(
-            name.replace(" ", "-epsilon-"),
-            "log-sine",
-            algorithm,
-            options={"init": INIT},
-            steps=steps,
-            chains=scale.seeds,
-            record_every=max(1, steps // 500),
-            stop_when_frozen=True,
-        )
-        rows += _medians(name, runs[name])
+        try:
+            runs[name] = workshop.train(
+                name.replace(" ", "-epsilon-"),
+                "log-sine",
+                algorithm,
+                options={"init": INIT},
+                steps=steps,
+                chains=scale.seeds,
+                record_every=max(1, steps // 500),
+                stop_when_frozen=True,
+            )
+        except Stopped as stop:
+            runs[name] = stop.run
+            raise
+        finally:
+            collect(out, runs)
+
+
+def collect(out: Path, runs: dict[str, Run]) -> None:
+    """Save what the runs have reached; what nets say, once there are all three of aMC's."""
+    if not runs:
+        return
+    rows = [row for name, run in runs.items() for row in _medians(name, run)]
     write_table(out / "training.csv", rows)
-    step = _starting_step(rows) or scale.steps
-    write_table(out / "outputs.csv", [row for name in NAMES.values() for row in _outputs(name, runs[name], step)])
+    if set(NAMES.values()) <= set(runs):
+        step = _starting_step(rows) or min(int(runs[name].table["step"][-1]) for name in NAMES.values())
+        write_table(out / "outputs.csv", [row for name in NAMES.values() for row in _outputs(name, runs[name], step)])
 
 
 def overlap(loss: Any, pseudo_loss: Any) -> Any:
@@ -89,7 +101,7 @@ def _medians(name: str, run: Run) -> list[dict[str, Any]]:
     loss, pseudo_loss = (held(_by_chain(run.table[key])) for key in ("loss", "pseudo_loss"))
     quantities = {"loss": loss, "pseudo_loss": pseudo_loss, "overlap": overlap(loss, pseudo_loss)}
     return [
-        {"algorithm": name, "step": int(step)}
+        {"algorithm": name, "step": int(step), "is_over": int(is_finished(run.path))}
         | {
             key + suffix: float(np.percentile(values[record], percent))
             for key, values in quantities.items()
@@ -135,7 +147,7 @@ def _outputs(name: str, run: Run, step: int) -> list[dict[str, Any]]:
 
 def draw(out: Path) -> list[Path]:
     """Draw (a) U and (b) U' against n, gradient methods at left and aMC at right, and (c) outputs of aMC's nets."""
-    rows, outputs = read_table(out / "training.csv"), read_table(out / "outputs.csv")
+    rows, outputs = read_table(out / "training.csv"), table_so_far(out / "outputs.csv")
     figure, axes = new_figure(5, num_columns=3)
     groups = (("gd", "adam"), tuple(NAMES.values()))
     panels = (
@@ -144,8 +156,13 @@ def draw(out: Path) -> list[Path]:
     )
     for quantity, label, meaning, places in panels:
         for axis, names in zip(places, groups, strict=True):
-            for name in names:
+            there = [name for name in names if any(row["algorithm"] == name and row["step"] > 0 for row in rows)]
+            for name in there:
                 _draw_training(axis, [row for row in rows if row["algorithm"] == name], quantity, STYLES[name])
+            if not there:
+                axis.set(xlabel="step n", ylabel=label)
+                say_not_run(axis)
+                continue
             axis.axhline(SINE, color="black", linewidth=0.5)
             axis.text(0.02, SINE, meaning, fontsize=7, ha="left", va="bottom", transform=axis.get_yaxis_transform())
             axis.set(xlabel="step n", ylabel=label, xscale="log", yscale="log")
@@ -166,6 +183,10 @@ def _draw_training(axis: Any, rows: list[dict[str, Any]], quantity: str, style: 
 
 
 def _draw_outputs(axis: Any, rows: list[dict[str, Any]]) -> None:
+    axis.set(xlabel="θ", ylabel="(c) output")
+    if not rows:
+        say_not_run(axis)
+        return
     first = [row for row in rows if row["algorithm"] == PLUS]
     theta = column(first, "theta")
     axis.plot(theta, column(first, "target"), color="black", linewidth=2.0, label="target")
@@ -174,18 +195,34 @@ def _draw_outputs(axis: Any, rows: list[dict[str, Any]]) -> None:
         mine = [row for row in rows if row["algorithm"] == name]
         colour, dash, label = STYLES[name]
         axis.plot(theta, column(mine, "output"), dash, color=colour, label=label, linewidth=1.2)
-    axis.set(xlabel="θ", ylabel="(c) output", title=f"step {first[0]['step']:,.0f}")
-    axis.title.set_fontsize(9)
+    axis.set_title(f"step {first[0]['step']:,.0f}", fontsize=9)
     axis.legend(frameon=False, fontsize=8)
 
 
 def check(out: Path, scale: str) -> list[Verdict]:
-    """The larger epsilon, the sooner the sine is learnt."""
+    """The larger epsilon, the sooner the sine is learnt; runs that were stopped decide nothing."""
     rows = read_table(out / "training.csv")
     of = {name: [row for row in rows if row["algorithm"] == name] for name in ALGORITHMS}
-    return [_order(of, scale), _dip_and_rise(of, scale), _learnt(of, scale)]
+    if missing := [name for name, mine in of.items() if not mine]:
+        return [not_run(claim, says, missing, rule) for claim, (says, rule) in CLAIMS.items()]
+    is_real = scale != "smoke" and all(row["is_over"] for row in rows)
+    return [_order(of, scale, is_real), _dip_and_rise(of, scale, is_real), _learnt(of, is_real)]
 
 
+CLAIMS = {  # what each says, and the rule
+    "F4a": (
+        "U falls fastest for epsilon > 0, slowest for epsilon < 0; Adam faster than GD",
+        "median U at the end: epsilon > 0 below 0 below < 0, Adam below GD",
+    ),
+    "F4b": (
+        "pseudo-loss U' dips, then rises as the sine is learnt",
+        "for Adam and epsilon > 0, median U' at first and at the end above twice its least",
+    ),
+    "F4c": (
+        "when epsilon = 0 starts on the sine, epsilon > 0 has learnt it, epsilon < 0 not at all",
+        f"median overlap with the sine above {LEARNT}, between, below {STARTED}",
+    ),
+}
 DIFFERS = "the paper gives neither its number of steps nor of runs"
 
 
@@ -194,21 +231,22 @@ def _end(rows: list[dict[str, Any]], quantity: str) -> float:
     return float(np.median(column(rows[-max(1, len(rows) // 20) :], quantity)))
 
 
-def _order(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
+def _order(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Verdict:
     """Judge F4a at the end, if the sine has begun to be learnt there."""
     last = {name: _end(rows, "loss") for name, rows in of.items()}
+    says, rule = CLAIMS["F4a"]
     return judge(
         "F4a",
-        "U falls fastest for epsilon > 0, slowest for epsilon < 0; Adam faster than GD",
+        says,
         ", ".join(f"{name} {loss:.3g}" for name, loss in last.items()) + f" after {of[ZERO][-1]['step']:,.0f} steps",
-        "median U at the end: epsilon > 0 below 0 below < 0, Adam below GD",
+        rule,
         holds=last[PLUS] < last[ZERO] < last[MINUS] and last["adam"] < last["gd"],
-        is_decided=scale == "paper" or (scale != "smoke" and _end(of[PLUS], "overlap") > STARTED),
+        is_decided=is_real and (scale == "paper" or _end(of[PLUS], "overlap") > STARTED),
         differs=DIFFERS,
     )
 
 
-def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
+def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Verdict:
     """Judge F4b: U' at the end at least twice its least, and more of the sine learnt since."""
     words, holds = [], True
     for name in ("adam", PLUS):
@@ -216,28 +254,24 @@ def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
         least, end = dip["pseudo_loss"], _end(of[name], "pseudo_loss")
         words.append(f"{name} {least:.2g} at step {dip['step']:,.0f}, {end:.2g} at the end")
         holds &= min(of[name][0]["pseudo_loss"], end) > 2 * least and _end(of[name], "overlap") > dip["overlap"]
+    says, rule = CLAIMS["F4b"]
     return judge(
-        "F4b",
-        "pseudo-loss U' dips, then rises as the sine is learnt",
-        "; ".join(words),
-        "for Adam and epsilon > 0, median U' at first and at the end above twice its least",
-        holds=holds,
-        is_decided=scale == "paper",
-        differs=DIFFERS,
+        "F4b", says, "; ".join(words), rule, holds=holds, is_decided=is_real and scale == "paper", differs=DIFFERS
     )
 
 
-def _learnt(of: dict[str, list[dict[str, Any]]], scale: str) -> Verdict:
+def _learnt(of: dict[str, list[dict[str, Any]]], is_real: bool) -> Verdict:
     """Judge F4c, at the step at which epsilon = 0 starts on the sine."""
     start = _starting_step(of[ZERO])
     step = of[ZERO][-1]["step"] if start is None else start
     at = {name: [row["overlap"] for row in of[name] if row["step"] <= step][-1] for name in NAMES.values()}
+    says, rule = CLAIMS["F4c"]
     return judge(
         "F4c",
-        "when epsilon = 0 starts on the sine, epsilon > 0 has learnt it, epsilon < 0 not at all",
+        says,
         ", ".join(f"{name} {value:.2f}" for name, value in at.items()) + f" at step {step:,.0f}",
-        f"median overlap with the sine above {LEARNT}, between, below {STARTED}",
+        rule,
         holds=at[PLUS] > LEARNT > at[ZERO] > STARTED > at[MINUS],
-        is_decided=scale != "smoke" and start is not None,
+        is_decided=is_real and start is not None,
         differs=DIFFERS,
     )

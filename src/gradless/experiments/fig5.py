@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.flat import Flattening
-from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
+from gradless.experiments.claims import Verdict, column, judge, read_table, table_so_far, write_table
 from gradless.experiments.workshop import Workshop, has_checkpoint, read_run
 from gradless.kernels import AMC, Adam, GradientDescent
 from gradless.plots import new_figure, save
@@ -178,7 +178,7 @@ def draw(out: Path) -> list[Path]:
 def check(out: Path, scale: str) -> list[Verdict]:
     """Judge the claims; only the paper's own sequence, batch and net can decide them."""
     rows, about = read_table(out / "training.csv"), read_table(out / "runs.csv")
-    again = read_table(out / "from-large-gradients.csv") if (out / "from-large-gradients.csv").exists() else []
+    again = table_so_far(out / "from-large-gradients.csv")
     made = {row["algorithm"]: row["steps"] for row in about}
     is_paper = scale == "paper" and all((row["shrink"], row["batch"], row["hidden"]) == (1, 1500, 64) for row in about)
     sizes = "; ".join(f"{row['algorithm']} {row['steps']:,.0f} steps" for row in about)

@@ -12,7 +12,7 @@ from gradless.engine.plan import Plan, chain_numbers
 from gradless.engine.recording import Recording
 from gradless.engine.session import Listener, Session
 from gradless.engine.stored import check_rows, checked_meta
-from gradless.experiments.claims import COSTS, read_table, write_table
+from gradless.experiments.claims import COSTS, table_so_far, write_table
 from gradless.plots import columns
 from gradless.problems import make_problem
 from gradless.records import Metrics, RunDirectory, RunError, list_checkpoints, load_newest
@@ -118,7 +118,7 @@ class Workshop:
         run = read_run(path)
         steps = np.ravel(run.tensors["t"])
         cost = {"run": path.name, "seed": seed, "chains": len(steps), "steps": int(steps.max()), "seconds": run.seconds}
-        noted = read_table(self.out / COSTS) if (self.out / COSTS).exists() else []
+        noted = table_so_far(self.out / COSTS)
         write_table(self.out / COSTS, [row for row in noted if row["run"] != path.name] + [cost])
         return run
 

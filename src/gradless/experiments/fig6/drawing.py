@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import column, read_table
+from gradless.experiments.claims import column, read_table, table_so_far
 from gradless.experiments.fig6.settings import DEEPER, KINDS, LABELS, PLATEAU, TRAINED
 from gradless.experiments.fig6.survival import end_of, induction_times
 from gradless.plots import new_figure, save
@@ -19,7 +19,7 @@ WIDTHS = {"GD": 3.0, "Adam": 2.2, "aMC off": 1.6, "aMC on": 1.6}  # to be seen w
 def draw(out: Path) -> list[Path]:
     """Draw (a) the best runs, (b) net outputs and (c) single runs and their survival curves."""
     rows, curves = read_table(out / "runs.csv"), read_table(out / "curves.csv")
-    outputs = read_table(out / "outputs.csv") if (out / "outputs.csv").exists() else []
+    outputs = table_so_far(out / "outputs.csv")
     depths = sorted(set(column(curves, "depth")))
     deeper = [depth for depth in depths if depth in DEEPER]
     panels: list[Any] = [("a", depth) for depth in depths] + [("legend", 0)]

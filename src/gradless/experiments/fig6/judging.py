@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, read_table
+from gradless.experiments.claims import Verdict, column, judge, read_table, table_so_far
 from gradless.experiments.fig6.settings import DEEPER, DEPTHS, ENDS_EARLY, KAIMING, KINDS, LABELS, MIN_RUNS, PAPER_STEPS
 from gradless.experiments.fig6.survival import end_of, induction_times, log_rank, p_value
 
@@ -14,7 +14,7 @@ from gradless.experiments.fig6.survival import end_of, induction_times, log_rank
 def check(out: Path, scale: str) -> list[Verdict]:
     """Judge the claims; that a net trains is known as soon as it does, that it does not only after 1e6 epochs."""
     rows = read_table(out / "runs.csv")
-    outputs = read_table(out / "outputs.csv") if (out / "outputs.csv").exists() else []
+    outputs = table_so_far(out / "outputs.csv")
     plain = [row for row in rows if not row["help"]]
     is_real = scale != "smoke"
     verdicts = [
