@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gradless.engine.shuffle import draw_order, in_order
 from gradless.settings import FRACTION, check
 from gradless.types import Key
 
@@ -112,7 +113,7 @@ class Minibatch:
         if self.sampling == "iid":
             return ()
         epoch = t // self.hold // self.per_epoch(num_data)
-        return epoch, jax.random.permutation(jax.random.fold_in(key, epoch), num_data)
+        return epoch, draw_order(jax.random.fold_in(key, epoch), num_data)
 
     def visit(self, cursor: Any, key: Key, t: jax.Array, data: Any, act: Act) -> tuple[Any, Any]:
         """Act on the data of step t."""
@@ -128,7 +129,8 @@ class Minibatch:
         order = cursor[1]
 
         def see(length: int) -> Any:
-            return act(rows(data, jax.lax.dynamic_slice_in_dim(order, place * self.size, length)), is_new)
+            places = place.astype(jnp.int32) * self.size + jnp.arange(length, dtype=jnp.int32)
+            return act(rows(data, in_order(order, places, num_data)), is_new)
 
         last = num_data % self.size
         if not last:
