@@ -8,6 +8,7 @@ import pytest
 import gradless as gl
 from gradless.engine.pace import Pace
 from gradless.engine.speculate import MAX_AHEAD
+from gradless.models import MLP
 
 X = np.linspace(-1, 1, 24, dtype=np.float32)[:, None]
 DATA = (X, np.sin(3 * X))
@@ -59,6 +60,23 @@ def test_thousands_of_steps_are_the_same_wherever_records_fall(record_every):
     expected = train(NORM, record_every=record_every)
     for speculate in (2, 5, 8, 40):  # 40 are more than one device looks at in a round
         assert_same(train(NORM, record_every=record_every, speculate=speculate), expected)
+
+
+@pytest.mark.parametrize("activation", ["relu", "sine"])
+@pytest.mark.parametrize("algorithm", [gl.amc(sigma=0.05, n_s=10), NORM], ids=["plain", "signal norm"])
+def test_narrow_layers_and_what_they_keep_in_memory_round_alike(algorithm, activation):
+    # A hundred samples, and the layers are computed neurons first: faster/narrow_layers.py and kept.py.
+    net = MLP((1, 4, 4, 4, 1), activation=activation, skip=True, layer_norm=True)
+    x = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
+
+    def loss(params, batch):
+        return jnp.mean((net.apply(params, batch[0]) - batch[1]) ** 2)
+
+    def train(speculate):
+        start = net.init(jax.random.key(0), "pytorch")
+        return gl.train(algorithm, loss, start, data=(x, np.sin(3 * x)), steps=1000, speculate=speculate)
+
+    assert_same(train(6), train(None))
 
 
 @pytest.mark.parametrize("algorithm", [gl.metropolis(sigma=0.05), gl.metropolis(sigma=0.05, temperature=1e-3)])
