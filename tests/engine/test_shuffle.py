@@ -9,7 +9,7 @@ from scipy import stats
 from gradless.engine import shuffle
 from gradless.engine.shuffle import draw_order, in_order
 
-KEYS = 40_000
+KEYS = 20_000
 
 
 def order_of(key: jax.Array, num_data: int) -> jax.Array:
