@@ -158,6 +158,8 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def say_not_run(axis: Any) -> None:
     """Say in an empty panel why it is empty."""
     axis.text(0.5, 0.5, "not run yet", transform=axis.transAxes, ha="center", color="#777777")
+    axis.set(xticks=[], yticks=[])
+    axis.minorticks_off()
 
 
 def save(figure: Any, path: Path) -> Path:

@@ -6,6 +6,7 @@ import pytest
 from gradless.experiments import fig1
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
 from gradless.experiments.workshop import Workshop
+from gradless.plots import new_figure
 
 
 def curves(ends: dict[str, float], early: dict[str, float]) -> list[dict]:
@@ -110,3 +111,13 @@ def test_width_of_a_plateau():
     np.testing.assert_allclose(fig1.plateau(np.array([0.1, 1.0, 10.0]), np.array([0.8, 1.0, 0.8])), 1.0, rtol=1e-12)
     # The sweep ends before the plateau does: only what was swept counts.
     np.testing.assert_allclose(fig1.plateau(np.array([0.1, 1.0, 10.0]), np.array([1.0, 1.0, 0.8])), 1.5, rtol=1e-12)
+
+
+def test_only_panels_without_curves_have_no_numbers_on_their_axes():
+    _, (empty, drawn) = new_figure(2)
+    drawn.plot([1, 10], [1, 2], label="a curve")
+    for axis in (empty, drawn):
+        fig1.name_curves(axis)
+    assert len(drawn.get_xticks()) > 1
+    assert len(drawn.get_yticks()) > 1
+    assert len(empty.get_xticks()) == len(empty.get_yticks()) == 0

@@ -184,8 +184,6 @@ def name_curves(axis: Any) -> None:
         return
     axis.grid(alpha=0.25, linewidth=0.5)
     axis.legend(frameon=False)
-    axis.set(xticks=[], yticks=[])
-    axis.minorticks_off()
 
 
 def _draw_sweep(axis: Any, rows: list[dict[str, Any]]) -> None:
