@@ -22,7 +22,7 @@ def orders(num_data: int) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(lambda key: order_of(key, num_data)))(keys))
 
 
-@pytest.mark.parametrize("num_data", [1, 2, 9, 256, 257, 288, 289, 290, 1000, 60_000, 65_536, 65_537])
+@pytest.mark.parametrize("num_data", [1, 9, 256, 257, 289, 290, 60_000, 65_537])
 def test_every_sample_stands_at_one_place(num_data):
     found = np.asarray(jax.jit(order_of, static_argnums=1)(jax.random.key(1), num_data))
     np.testing.assert_array_equal(np.sort(found), np.arange(num_data))

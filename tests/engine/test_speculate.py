@@ -62,8 +62,7 @@ def test_thousands_of_steps_are_the_same_wherever_records_fall(record_every):
         assert_same(train(NORM, record_every=record_every, speculate=speculate), expected)
 
 
-@pytest.mark.parametrize("activation", ["relu", "sine"])
-@pytest.mark.parametrize("algorithm", [gl.amc(sigma=0.05, n_s=10), NORM], ids=["plain", "signal norm"])
+@pytest.mark.parametrize(("algorithm", "activation"), [(gl.amc(sigma=0.05, n_s=10), "relu"), (NORM, "sine")])
 def test_narrow_layers_and_what_they_keep_in_memory_round_alike(algorithm, activation):
     # A hundred samples, and the layers are computed neurons first: faster/narrow_layers.py and kept.py.
     net = MLP((1, 4, 4, 4, 1), activation=activation, skip=True, layer_norm=True)

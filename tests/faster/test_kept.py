@@ -49,8 +49,10 @@ def operations(function: Callable[..., Any], *args: Any) -> float:
     return float(cost["flops"] + cost.get("transcendentals", 0))
 
 
-@pytest.mark.parametrize("with_gradient", [False, True], ids=["loss", "gradient"])
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    ("name", "with_gradient"),
+    [*((name, False) for name in LAYERS), ("silu", True), ("scaled skip", True), ("norm before", True)],
+)
 def test_says_the_same(name: str, with_gradient: bool) -> None:
     with jax.enable_x64(True):
         function, weights = program(name, 4, with_gradient)
