@@ -77,8 +77,7 @@ def _pieces(eqn: JaxprEqn, arrays: list[Array]) -> list[Array]:
             turned[name] = 0 if value == last else value + 1
         elif name in ("start_indices", "limit_indices", "strides") and value is not None:
             turned[name] = (value[last], *value[:last])
-    out = eqn.primitive.bind(*arrays, **{**eqn.params, **turned})
-    return list(out) if eqn.primitive.multiple_results else [out]
+    return bind(eqn.replace(params={**eqn.params, **turned}), arrays)
 
 
 def _product(h: Array, weight: Array) -> Array:
