@@ -53,4 +53,5 @@ if __name__ == "__main__":
                 calls,
                 "ms",
                 "as written",
+                one="call",
             )

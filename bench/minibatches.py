@@ -66,4 +66,4 @@ if __name__ == "__main__":
 
         contestants[name] = draw
     contestants["training, its order by digits"] = train()
-    tell("an epoch of 30 minibatches of 2,000", interleaved(contestants), EPOCHS, "ms", "sorted")
+    tell("an epoch is 30 minibatches of 2,000", interleaved(contestants), EPOCHS, "ms", "sorted", one="epoch")

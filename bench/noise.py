@@ -130,7 +130,14 @@ def main() -> None:
     """Time all ways in turns, then check them."""
     with jax.enable_x64(True):
         turns = {name: many(way) for name, way in WAYS.items()}
-        tell("65,536 normal numbers", interleaved(turns, rounds=5), DRAWS, "us", "gradless: threefry-20, inverse")
+        tell(
+            "65,536 normal numbers",
+            interleaved(turns, rounds=5),
+            DRAWS,
+            "us",
+            "gradless: threefry-20, inverse",
+            one="draw",
+        )
         for name, way in WAYS.items():
             print(f"{name:34s} {check(way)}")
 

@@ -58,8 +58,9 @@ def test_cross_entropy_survives_huge_logits():
     assert cross_entropy(jnp.array([[1e30, 0.0]]), jnp.array([0])) == 0.0
 
 
-def test_cross_entropy_of_a_label_beyond_the_classes_is_not_a_number():
-    assert jnp.isnan(cross_entropy(jnp.zeros((1, 2)), jnp.array([2])))
+@pytest.mark.parametrize("label", [2, -1])
+def test_cross_entropy_of_a_label_that_is_no_class_is_not_a_number(label):
+    assert jnp.isnan(cross_entropy(jnp.zeros((2, 2)), jnp.array([0, label])))
 
 
 def test_accuracy_and_zero_one_error_for_both_kinds_of_label():

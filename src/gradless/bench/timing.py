@@ -92,13 +92,13 @@ def interleaved(contestants: Mapping[str, Callable[[], None]], rounds: int = 5) 
     return seconds
 
 
-def tell(title: str, seconds: Mapping[str, list[float]], per: int, unit: str, against: str) -> None:
-    """Print median, spread and ratio per contestant; `per` is how many steps a turn has."""
+def tell(title: str, seconds: Mapping[str, list[float]], per: int, unit: str, against: str, one: str = "step") -> None:
+    """Print median, spread and ratio per contestant; `per` is how many steps, or other things, a turn has."""
     scale = {"us": 1e6, "ms": 1e3, "s": 1.0}[unit]
     reference = statistics.median(seconds[against])
     print(title)
     for name, values in seconds.items():
         middle = statistics.median(values)
         low, high = min(values) * scale / per, max(values) * scale / per
-        words = f"{middle * scale / per:9.3f} {unit} a step ({low:.3f} to {high:.3f})"
+        words = f"{middle * scale / per:9.3f} {unit} a {one} ({low:.3f} to {high:.3f})"
         print(f"  {name:34s} {words}   {middle / reference:6.3f} x {against}")

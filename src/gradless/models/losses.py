@@ -27,13 +27,14 @@ def mse(outputs: jax.Array, targets: jax.Array, per: str = "sample") -> jax.Arra
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """The mean of -ln p of the right class, with p the softmax of the logits; labels are whole numbers or one-hot.
 
-    Claims: F5 and F8. A label beyond the last class gives NaN.
+    Claims: F5 and F8. A label that is no class gives NaN.
     """
     logits, labels = jnp.asarray(logits), jnp.asarray(labels)
     log_p = jax.nn.log_softmax(logits)
     if _is_one_hot(logits, labels):
         return _mean(-jnp.sum(labels.astype(logits.dtype) * log_p, axis=-1))
-    return _mean(-jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0])
+    of_label = jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
+    return _mean(-jnp.where(labels < 0, jnp.nan, of_label))  # as an index, -1 would be the last class
 
 
 def accuracy(outputs: jax.Array, labels: jax.Array) -> jax.Array:
