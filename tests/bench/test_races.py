@@ -180,6 +180,12 @@ def test_wrong_use_is_refused_before_anything_runs(arguments, words):
     assert words in result.output
 
 
+def test_a_wrong_name_leaves_no_file(tmp_path):
+    file = tmp_path / "rows.json"
+    assert CliRunner().invoke(races.main, ["marathon", "--json", str(file)]).exit_code == 2
+    assert not file.exists()
+
+
 def test_without_data_there_is_no_race_and_no_stack_trace(monkeypatch):
     def make():
         raise DataUnavailable("MNIST is not on this machine")

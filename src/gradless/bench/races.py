@@ -155,9 +155,7 @@ def run(
     seed: int = 0,
 ) -> list[Row]:
     """Hold the races of these names, or all; `tell` is given the rows of each race when it is over."""
-    for name in names:
-        if name not in RACES:
-            raise ValueError(f"there is no race {name!r}; there are {', '.join(RACES)}")
+    check_names(names)
     rows = []
     for name in dict.fromkeys(names or RACES):
         held = hold(name, RACES[name], limit, seed)
@@ -165,6 +163,13 @@ def run(
         if tell:
             tell(held)
     return rows
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse the name of no race."""
+    for name in names:
+        if name not in RACES:
+            raise ValueError(f"there is no race {name!r}; there are {', '.join(RACES)}")
 
 
 def table(rows: Iterable[Row]) -> str:
@@ -218,6 +223,7 @@ RACES: dict[str, Race] = {
 @click.option("--json", "file", type=click.Path(dir_okay=False), help="also write the rows to this file")
 def main(names: tuple[str, ...], limit: float, seed: int, file: str | None) -> None:
     try:
+        check_names(names)
         if file:
             Path(file).touch()  # now, not after minutes of racing, is the time to find that it cannot be written
         rows = run(names, limit, tell=lambda held: click.echo(table(held)), seed=seed)
