@@ -280,6 +280,7 @@ def test_wrong_use_is_one_clear_line():
         ({"algorithm": gl.amc(signal_norm=True)}, "signal_norm must be off"),
         ({"algorithm": "amc"}, "algorithm must be made by gl.amc or gl.metropolis, got 'amc'"),
         ({"algorithm": gl.amc(sigma=np.array([0.1, 0.2]))}, "sigma must be one number"),
+        ({"algorithm": gl.amc(sigma=[0.1, 0.2])}, "sigma must be one number"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"x0": []}, "x0 must hold at least one number"),
         ({"x0": [math.nan]}, "x0 must hold .* only finite"),

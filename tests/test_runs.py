@@ -178,6 +178,45 @@ def test_a_run_of_a_python_loss_needs_it_again(case_named, tmp_path):
         case_named("amc progressive").resume(case_named("amc progressive").whole, error=None)
 
 
+def fit(params, batch):
+    return ((batch[0] * params - batch[1]) ** 2).mean()
+
+
+def norm(params):
+    return {"norm": (params**2).sum()}
+
+
+X = np.linspace(0, 1, 8, dtype=np.float32)
+FIT = {"loss": fit, "params": np.ones(1, np.float32), "data": (X, 2 * X)}
+OTHER_LOSS = (
+    r"the loss of the last checkpoint is \S+, with this loss and these data it is 1[56].*: go on with those of the run"
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"metrics": None}, "has recorded the metric norm, now there would be no metric: go on with those of the run"),
+        (
+            {"metrics": lambda x: norm(x) | {"b": x[0]}},
+            "recorded the metric norm, now there would be the metrics b, norm",
+        ),
+        ({"algorithm": gl.amc(sigma=0.1, n_s=4)}, "algorithm must be that of the run, {'name': 'amc'.*: leave it out"),
+        ({"algorithm": gl.metropolis(sigma=0.1)}, "algorithm must be that of the run"),
+        ({"data": (X[:4], 2 * X[:4])}, "the run has data of 8 samples, now there are 4"),
+        ({"data": (X, 2 * X + 4)}, OTHER_LOSS),
+        ({"loss": lambda params, batch: fit(params, batch) + 16}, OTHER_LOSS),
+    ],
+)
+def test_a_run_goes_on_with_its_own_problem_alone(tmp_path, changed, words):
+    algorithm = gl.amc(sigma=0.1, n_s=3)
+    gl.train(algorithm, **FIT, metrics=norm, steps=60, run=tmp_path / "run")
+    same = FIT | {"metrics": norm, "algorithm": algorithm}
+    with pytest.raises(RunError, match=words):
+        gl.resume(tmp_path / "run", steps=90, **same | changed)
+    assert gl.resume(tmp_path / "run", steps=90, **same).steps == 90
+
+
 def test_a_temperature_that_is_a_function_is_given_again_with_the_algorithm(tmp_path):
     hot = gl.metropolis(sigma=0.1, temperature=lambda n: 1.0 / (1 + n))
     whole = gl.train(hot, quadratic, np.ones(2, np.float32), steps=40, run=tmp_path / "whole")

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import json
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +25,7 @@ from gradless.engine.session import Listener, Session, precision_of
 from gradless.engine.stored import check_same_run, checked_meta
 from gradless.engine.train import Metrics, prepare
 from gradless.engine.tuning import Tuning, tune_sigma
-from gradless.kernels import algorithm_from_json
+from gradless.kernels import algorithm_from_json, algorithm_to_json
 from gradless.problem import Problem
 from gradless.problems import make_problem
 from gradless.records import AcceptedLog, Checkpoint, RunDirectory, RunError, list_checkpoints, load, load_newest
@@ -119,7 +121,7 @@ def reopen(
     try:
         settings = directory.settings
         problem = problem or stored_problem(path, settings, trust)
-        algorithm = algorithm or stored_algorithm(path, settings)
+        algorithm = stored_algorithm(path, settings, problem) if algorithm is None else _same(algorithm, settings)
         plan = stored_plan(path, settings, problem)
         given: dict[str, Any] = {"steps": steps, "speculate": speculate}
         changed = {name: value for name, value in given.items() if value is not None}
@@ -154,6 +156,7 @@ def rebuild(
     """Rebuild the nets of a stored run at `step` from its seed and its log of accepted steps."""
     with RunDirectory.open(path) as stored:
         settings = stored.settings
+        problem = problem or stored_problem(path, settings, trust)
         newest = load_newest(stored.checkpoints_path, warn=lambda words: None, set_aside=False)
         meta, last = checked_meta(newest), newest.step
         kept = [load(file) for file in list_checkpoints(stored.checkpoints_path)] if verify else []
@@ -162,8 +165,7 @@ def rebuild(
             raise RunError(f"step must be from 0 to {last}, the last checkpoint of {path}, got {step}")
         reach = max([step, *[one.step for one in kept]])
         accepted = [log.read(place, reach) for place in range(len(meta["chains"]))]
-    problem = problem or stored_problem(path, settings, trust)
-    algorithm = stored_algorithm(path, settings)
+    algorithm = stored_algorithm(path, settings, problem)
     session = prepare_problem(problem, algorithm, stored_plan(path, settings, problem), mesh=None)
     check_same_run(meta, settings, session)
     ends = stored_ends(newest)
@@ -189,7 +191,8 @@ def stored_problem(path: str | Path, settings: dict[str, Any], trust: bool) -> P
     """Return the problem that a stored run names; a module that it names is imported only if that is trusted."""
     name, options = settings.get("problem"), settings.get("options", {})
     if name is None and "optimize" in settings:
-        raise RunError(f"{path} was made by gradless optimize: go on with `gradless optimize --resume --run {path}`")
+        again = f"`gradless optimize --resume --trust --run {shlex.quote(str(path))}`"
+        raise RunError(f"{path} was made by gradless optimize: go on with {again}")
     if name is None:
         raise RunError(
             f"{path} was made by gl.train from a Python loss: go on with gl.resume(..., loss=, params=, data=)"
@@ -205,10 +208,21 @@ def stored_problem(path: str | Path, settings: dict[str, Any], trust: bool) -> P
     return make_problem(name, options)
 
 
-def stored_algorithm(path: str | Path, settings: dict[str, Any]) -> Algorithm:
-    """Return the algorithm of a stored run."""
+def _same(algorithm: Algorithm, settings: dict[str, Any]) -> Algorithm:
+    """Return an algorithm that is given again; refuse another one than the run's. A function is known by its name."""
+    given = json.loads(json.dumps(algorithm_to_json(algorithm)))
+    if given != settings.get("algorithm"):
+        raise RunError(f"algorithm must be that of the run, {settings.get('algorithm')}, got {given}: leave it out")
+    return algorithm
+
+
+def stored_algorithm(path: str | Path, settings: dict[str, Any], problem: Problem) -> Algorithm:
+    """Return the algorithm of a stored run; a function among its settings is taken from the problem's own."""
     try:
-        return algorithm_from_json(settings["algorithm"])
+        table = settings["algorithm"]
+        own = problem.algorithms.get(table["name"], {})
+        functions = {name: own[name] for name in own.keys() & table.keys() if callable(own[name])}
+        return algorithm_from_json({**table, **functions})
     except (KeyError, TypeError, AttributeError, OverflowError):
         raise _not_ours(path, "algorithm", settings.get("algorithm")) from None
 

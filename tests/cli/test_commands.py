@@ -1,13 +1,14 @@
 """The tour: every command has its help, and what is no command is told in a line."""
 
 import errno
+import io
 import subprocess
 import sys
 
 import pytest
 
 import gradless as gl
-from gradless.cli import COMMANDS
+from gradless.cli import COMMANDS, main
 
 
 def test_the_tour_names_every_command(cli):
@@ -76,6 +77,15 @@ def test_who_stops_reading_the_output_is_told_nothing(cli, monkeypatch):
 
     monkeypatch.setattr("gradless.cli.follow.start_problem", broken)
     assert cli("train", "tiny:square", code=1).stderr == ""
+
+
+def test_a_terminal_without_greek_letters_shows_question_marks(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    main.main(["--version"], standalone_mode=False)
+    print("\u03c3 = 1")
+    stream.flush()
+    assert stream.buffer.getvalue().endswith(b"? = 1\n")
 
 
 def test_the_tour_is_quick_because_it_does_not_import_jax():

@@ -42,6 +42,7 @@ def test_options_of_the_problem_may_stand_in_the_file(cli):
         ("stepz = 3", "sets 'stepz', which is no setting; steps?"),
         ("[steps]\nfirst = 3", "is not a valid integer"),
         ("[table]\nx = 3", "sets 'table', which is no setting"),
+        ("n_s = 3\nn-s = 4", "sets 'n_s' twice, with _ and with -"),
         ("steps = = 3", "is not TOML"),
         ("steps = 2.5", "'2.5' is not a valid integer"),
         ('steps = "x"', "'x' is not a valid integer"),

@@ -82,6 +82,34 @@ def test_it_makes_the_moves_of_ask_and_tell(cli, sim):
         assert words in told
 
 
+def test_more_steps_are_remembered_and_fewer_lose_nothing(cli, sim):
+    cli("optimize", "--command", sim(), *CHAIN, "--steps", 5, "--run", "run", "--quiet")
+    first = Path("run/best.txt").read_text()
+    cli("optimize", "--resume", "--trust", "--run", "run", "--steps", 30, "--quiet")
+    best = Path("run/best.txt").read_text()
+    assert best != first
+    told = cli("optimize", "--resume", "--trust", "--run", "run").output
+    assert "30 (all steps done)" in told
+    cli("optimize", "--resume", "--trust", "--run", "run", "--steps", 5, "--quiet")
+    assert Path("run/best.txt").read_text() == best
+
+
+def test_a_command_that_fails_at_once_may_be_corrected_in_the_same_folder(cli, refusal, sim):
+    words = [*CHAIN, "--steps", 3, "--run", "run", "--quiet"]
+    assert "failed at the starting point" in refusal("optimize", "--command", sim("raise SystemExit(1)"), *words)
+    cli("optimize", "--command", sim(), *words)
+    assert Path("run/best.txt").exists()
+    assert "already holds a run" in refusal("optimize", "--command", sim(), *words)
+
+
+def test_a_folder_of_the_user_in_that_of_the_run_stays(cli, sim):
+    cli("optimize", "--command", sim(), *CHAIN, "--steps", 2, "--run", "run", "--quiet")
+    Path("run/work").mkdir()
+    Path("run/work/notes.txt").write_text("precious")
+    cli("optimize", "--resume", "--trust", "--run", "run", "--steps", 4, "--quiet")
+    assert Path("run/work/notes.txt").read_text() == "precious"
+
+
 def test_several_at_a_time_make_the_same_run(cli, sim):
     command = sim(UNEQUAL)
     for workers in (1, 3):
@@ -191,7 +219,8 @@ def test_wrong_use_is_one_clear_line(cli, refusal, sim):
     assert "--seed must be that of the run, 3, got 4" in refusal(*again, "--resume", "--seed", 4)
     assert "--sigma must be that of the run, 0.3, got 0.4" in refusal(*again, "--resume", "--sigma", 0.4)
     assert "give --command again, or --trust" in refusal("optimize", "--run", "run", "--resume")
-    assert "go on with `gradless optimize --resume --run run`" in refusal("resume", "run")
+    assert "go on with `gradless optimize --resume --trust --run run`" in refusal("resume", "run")
+    assert "go on with `gradless optimize" in refusal("replay", "run", "--step", 1)
     assert "--resume needs the folder" in refusal("optimize", "--resume")
     cli(*again, "--overwrite")
     assert len(used("run")) == 3
@@ -237,7 +266,7 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(cli, sim, workers, 
     if workers == 1:
         assert cut == whole
     assert all(cut[name] == whole[name] for name in cut.keys() & whole.keys())
-    assert not Path("cut/work").exists()
+    assert not Path("cut/.work").exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 import gradless as gl
@@ -97,6 +99,16 @@ def test_a_run_of_your_own_module_needs_trust(refusal, stored, contents):
 def test_wrong_use_is_refused_in_a_line(refusal, stored, words, told):
     shutil.rmtree("runs", ignore_errors=True)
     assert told in refusal("resume", *words)
+
+
+def test_a_function_among_the_settings_is_that_of_the_problem(cli, record_of, monkeypatch):
+    settings = {"mc": {"sigma": 0.1, "temperature": lambda n: 1 / (1 + n)}}
+    hot = gl.Problem(np.ones(3, np.float32), lambda x: (x**2).sum(), algorithms=settings)
+    monkeypatch.setattr(sys.modules["tiny"], "hot", hot, raising=False)
+    cli("train", "tiny:hot", "--steps", 40, "--run", "whole")
+    cli("train", "tiny:hot", "--steps", 20, "--run", "cut")
+    cli("resume", "cut", "--trust", "--steps", 40)
+    assert record_of("cut") == record_of("whole")
 
 
 def test_a_run_in_use_is_refused_before_anything_is_imported(refusal, stored):

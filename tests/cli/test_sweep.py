@@ -124,6 +124,8 @@ def test_a_comparison_gives_each_algorithm_the_flags_it_has(cli):
         (["--algorithms", "amc,sgd"], "algorithms must be among mc, amc, gd, adam, got 'sgd'"),
         (["--sigma", "auto"], "'auto' is not a valid float"),
         (["--sigma", "-1"], "sigma must be positive"),
+        (["--sigma", "1", "--algorithms", "gd,adam"], "--sigma applies to none of gd, adam"),
+        (["--clip", "1", "--algorithms", "mc,mc"], "--clip applies to none of mc"),
     ],
 )
 def test_a_wrong_comparison_is_refused(refusal, words, told):

@@ -133,6 +133,8 @@ def test_a_folder_that_is_no_run_is_never_touched(refusal, tmp_path):
         (["--precision", "float16"], "'float16' is not one of 'float32', 'float64'"),
         (["--record-every", "0"], "0 is not in the range x>=1"),
         (["--select-every", "0"], "0 is not in the range x>=1"),
+        (["--select-every", "2"], "select_every needs at least 2 chains"),
+        (["--select-fraction", "0.3"], "--select-fraction needs --select-every"),
         (
             ["--select-every", "2", "--chains", "3", "--select-fraction", "2"],
             "select_fraction must be above 0 and at most",

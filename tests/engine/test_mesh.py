@@ -116,6 +116,8 @@ def test_what_data_cannot_share_is_refused():
         train(NORM, batches=gl.minibatch(6), mesh=gl.mesh(data=2))
     with pytest.raises(ValueError, match="data=2 of the mesh must divide the 9 samples"):
         train(NORM, batches=gl.progressive(9, error), mesh=gl.mesh(data=2))
+    with pytest.raises(ValueError, match="a mesh with data > 1 needs data, and there are none: use proposals"):
+        gl.train(gl.amc(sigma=0.1), lambda x: jnp.sum(x**2), np.ones(2), steps=1, mesh=gl.mesh(data=2))
     with pytest.raises(ValueError, match="needs an algorithm with proposals, mc or amc, got adam"):
         train(gl.adam(learning_rate=1e-3), mesh=gl.mesh(data=2))
 

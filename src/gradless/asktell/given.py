@@ -19,7 +19,8 @@ def check_algorithm(algorithm: Any) -> None:
     if getattr(algorithm, "signal_norm", False) is not False:
         raise ValueError("signal_norm must be off: it needs to see into the loss, which is evaluated outside")
     for field in dataclasses.fields(algorithm):
-        if any(np.ndim(leaf) for leaf in jax.tree.leaves(getattr(algorithm, field.name))):
+        leaves = jax.tree.leaves(getattr(algorithm, field.name), is_leaf=lambda leaf: isinstance(leaf, list | tuple))
+        if any(np.ndim(leaf) for leaf in leaves):
             raise ValueError(f"{field.name} must be one number, got an array: there is one chain here")
 
 

@@ -1,6 +1,8 @@
 """The command line: `gradless --help` is the tour."""
 
 import importlib
+import io
+import sys
 from typing import Any
 
 import click
@@ -33,6 +35,12 @@ class Tour(click.Group):
         if name not in COMMANDS:
             return None
         return importlib.import_module(f"gradless.cli.{name}").command
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a ? where there is no sigma, not the end of a run
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

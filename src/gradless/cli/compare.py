@@ -26,12 +26,13 @@ def compare(ctx: click.Context, **flags: Any) -> None:
     use_double_precision_where_asked()
     with one_line():
         problem, options = load_problem(ctx, flags)
-        names = flags["algorithms"].split(",") if flags["algorithms"] else list(problem.algorithms)
+        names = list(dict.fromkeys(flags["algorithms"].split(",") if flags["algorithms"] else problem.algorithms))
         if not names:
             raise ValueError("the problem has settings for no algorithm: name some, for instance --algorithms mc,amc")
         for name in names:
             if name not in ALGORITHMS:
                 raise ValueError(f"algorithms must be among {', '.join(ALGORITHMS)}, got {name!r}")
+        _check_flags(flags, names)
         plan = shared.make_plan(problem, flags)
         algorithms = {name: _algorithm(problem, flags, name, plan.steps) for name in names}
         folder = flags["run"] or str(next_run_path("runs", f"compare-{flags['problem']}", date.today()))
@@ -59,6 +60,14 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         picture = draw_comparison(Path(folder) / "comparison", {name: _table(folder, name) for name in names}, metric)
     if not (flags["json"] or flags["quiet"]):
         _tell(results, picture)
+
+
+def _check_flags(flags: dict[str, Any], names: list[str]) -> None:
+    """Refuse a flag that none of the algorithms has."""
+    known = {field.name for name in names for field in dataclasses.fields(ALGORITHMS[name])}
+    for flag in shared.ALGORITHM_FLAGS:
+        if flags.get(flag) is not None and flag not in known:
+            raise ValueError(f"--{flag.replace('_', '-')} applies to none of {', '.join(names)}")
 
 
 def _algorithm(problem: Any, flags: dict[str, Any], name: str, steps: int) -> Any:

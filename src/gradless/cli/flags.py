@@ -80,6 +80,9 @@ def read_config(ctx: click.Context, param: click.Parameter, path: str | None) ->
         raise click.BadParameter(f"{path} is not TOML: {error}") from error
     # As text, so that a value is looked at as closely as that of a flag: steps = 2.5 is refused, not cut off.
     names = {name.replace("-", "_"): str(value) for name, value in table.items()}
+    for name in names:
+        if sum(key.replace("-", "_") == name for key in table) > 1:
+            raise click.BadParameter(f"{path} sets {name!r} twice, with _ and with -: leave one out")
     known = [one.name for one in ctx.command.get_params(ctx) if one.name not in ("problem", "config", "help", None)]
     for name in names:
         if name not in known:
@@ -159,6 +162,8 @@ def make_plan(problem: Problem, flags: dict[str, Any]) -> Plan:
         if not isinstance(batches, Minibatch):
             raise ValueError("--hold needs minibatches: give their size with --batch")
         batches = Minibatch(batches.size, batches.sampling, flags["hold"])
+    if flags.get("select_fraction") is not None and flags.get("select_every") is None:
+        raise ValueError("--select-fraction needs --select-every")
     optional = {
         name: flags[name]
         for name in (

@@ -128,6 +128,7 @@ def _go_on(ctx: click.Context, flags: dict[str, Any]) -> tuple[RunDirectory, Set
         _check_same_algorithm(setup.algorithm, {name: flags[name] for name in said & {"algorithm", *SETTINGS}})
         flags |= {name: sitting.get(name) for name in set(SITTING) - said if sitting.get(name) is not None}
         program(setup, flags).check()
+        directory.update_settings({**directory.settings, "sitting": _sitting(flags)})
     except BaseException:
         directory.close()
         raise

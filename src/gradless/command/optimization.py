@@ -62,7 +62,7 @@ class Optimization:
         self._seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
         self._began = self._best_written = time.monotonic()
         self._jobs = self._told = 0
-        self._work = self.directory.path / "work"
+        self._work = self.directory.path / ".work"  # hidden: a folder "work" may be the user's
         self.best_path = self.directory.path / f"best{SUFFIXES[self.program.params_format]}"
 
     @property
@@ -100,8 +100,8 @@ class Optimization:
                 if (done := self._done.get()) is not None:
                     del self._running[done[0]]
             shutil.rmtree(self._work, ignore_errors=True)
-            if not math.isnan(self.chain.loss):
-                self._write_best()
+            if self.journal.evaluations > self.evaluated_before or not self.best_path.exists():
+                self._write_best()  # else it was written by a sitting that perhaps got further than this one
             self.metrics.sync()
 
     def _advance(self) -> None:
@@ -206,6 +206,8 @@ class Optimization:
             self._write_best()
 
     def _write_best(self) -> None:
+        if math.isnan(self.chain.loss):
+            return  # of the starting point, which is not known yet
         write_atomic(self.best_path, params_bytes(self.chain.best.x, self.program.params_format))
         self._best_written = time.monotonic()
 

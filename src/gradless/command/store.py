@@ -53,8 +53,17 @@ def begin(path: str | Path, setup: Setup, sitting: dict[str, Any], overwrite: bo
     """Make the folder of a new run; `sitting` is what may be otherwise when it is gone on with."""
     path = Path(path)
     if (path / "settings.json").exists() and not overwrite:
-        raise RunError(f"{path} already holds a run: go on with it by --resume, or give --overwrite")
+        overwrite = _has_evaluated_nothing(path)
+        if not overwrite:
+            raise RunError(f"{path} already holds a run: go on with it by --resume, or give --overwrite")
     return RunDirectory.create(path, {"optimize": setup.to_json(), "sitting": sitting}, environment(), overwrite)
+
+
+def _has_evaluated_nothing(path: Path) -> bool:
+    """Return whether a run ended before its first loss: there is nothing in it to lose."""
+    with RunDirectory.open(path) as directory:
+        journal = path / "journal.jsonl"
+        return "optimize" in directory.settings and not (journal.exists() and journal.stat().st_size)
 
 
 def go_on(path: str | Path, given: dict[str, Any], trust: bool) -> tuple[RunDirectory, Setup, dict[str, Any]]:

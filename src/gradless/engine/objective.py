@@ -228,10 +228,14 @@ def _check_function(name: str, function: Any, second: str, has_second: bool, dat
 
 
 def check_data(data: Any) -> None:
-    """Refuse data whose arrays do not share their leading axis."""
+    """Refuse data that are not numbers, or whose arrays do not share their leading axis."""
     arrays = jax.tree.leaves(data)
     if any(np.ndim(array) == 0 for array in arrays):
         raise ValueError("data must hold arrays with a leading axis over the samples, got a number")
+    for array in arrays:
+        kind = array.dtype if isinstance(array, jax.Array) else np.asarray(array).dtype
+        if not any(jnp.issubdtype(kind, one) for one in (jnp.number, jnp.bool_, jax.dtypes.prng_key)):
+            raise ValueError(f"data must hold arrays of numbers, got one of type {kind}")
     lengths = [np.shape(array)[0] for array in arrays]
     if len(set(lengths)) > 1:
         raise ValueError(f"data must hold arrays of one common length, got {lengths}")

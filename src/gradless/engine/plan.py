@@ -13,7 +13,7 @@ from gradless.settings import Rule, check
 NUM_RECORDS = 1000  # in a trace, unless record_every says otherwise
 POSITIVE_TIME = Rule("positive", lambda v: v > 0, may_be_infinite=True)
 A_NUMBER = Rule("a number", lambda v: v == v, may_be_infinite=True)
-MAX_SPECULATE = 1 << 16
+MAX_SPECULATE = MAX_CHAINS = 1 << 16
 LARGEST = int(np.iinfo(np.int32).max) - 1  # steps are counted in 32 bits inside the loop
 
 
@@ -56,6 +56,8 @@ class Plan:
         if self.speculate not in (None, "auto"):
             check_whole('speculate (or "auto")', self.speculate, least=1, most=MAX_SPECULATE)
         check_whole("shards", self.shards, least=1, most=LARGEST)
+        if self.select_every is not None and len(self.chains) < 2:
+            raise ValueError("select_every needs at least 2 chains: it copies the best ones over the worst")
         if self.target_metric is not None:
             parse_metric(self.target_metric)
 
@@ -95,6 +97,7 @@ def check_whole(name: str, value: Any, least: int, most: int) -> None:
 def chain_numbers(chains: int | Sequence[int]) -> tuple[int, ...]:
     """Return which chains `chains` means: so many from number 0 on, or those of a list."""
     if isinstance(chains, int | np.integer) and not isinstance(chains, bool) and chains >= 1:
+        check_whole("chains", chains, least=1, most=MAX_CHAINS)
         return tuple(range(int(chains)))
     numbers = tuple(chains) if isinstance(chains, Sequence | np.ndarray) and not isinstance(chains, str) else ()
     are_whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) and i >= 0 for i in numbers)

@@ -14,7 +14,7 @@ import numpy as np
 from gradless.engine.plan import Plan
 from gradless.engine.program import DIVERGED, GOING
 from gradless.engine.session import Listener, Session, precision_of
-from gradless.engine.stored import check_rows, check_same_run, checked_meta
+from gradless.engine.stored import check_rows, check_same_metrics, check_same_problem, check_same_run, checked_meta
 from gradless.kernels import algorithm_to_json
 from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, load_newest
 from gradless.threefry import NAME as GENERATOR
@@ -35,6 +35,7 @@ def begin_recording(
         **about,
         "algorithm": algorithm_to_json(algorithm),
         "plan": plan.to_json(),
+        "num_data": session.work.num_data,
         "x64": is_x64(),
         "generator": GENERATOR,
     }
@@ -59,6 +60,8 @@ def go_on_recording(
     restore(session, checkpoint)
     rows = [row for row in Metrics(directory.metrics_path).rows() if row["step"] <= checkpoint.step]
     check_rows(rows, len(session.chains), directory.metrics_path)
+    check_same_metrics(rows, session)
+    check_same_problem(rows, session, directory.settings)
     recording = Recording(directory, session, plan, step=checkpoint.step, report=report, without_replay=without_replay)
     session.rows = rows
     session.listeners.insert(0, recording)

@@ -49,6 +49,7 @@ class Session:
     steps: int
     time_budget: float = float("inf")  # seconds, those of earlier sittings included
     selection: Selection | None = None
+    metric_names: tuple[str, ...] = ()
     listeners: list[Listener] = field(default_factory=list)
     t: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)

@@ -27,6 +27,8 @@ def check_spread(plan: Plan, mesh: Mesh | None, algorithm: Any, num_data: int) -
         )
     if plan.shards == 1:
         return
+    if not num_data:
+        raise ValueError("a mesh with data > 1 needs data, and there are none: use proposals")
     batches = plan.batches
     if isinstance(batches, Minibatch) or (isinstance(batches, Progressive) and batches.redraw):
         raise ValueError("a mesh with data > 1 needs the full batch or a growing one, got minibatches: use proposals")

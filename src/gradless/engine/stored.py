@@ -7,8 +7,15 @@ nobody damaged it by accident.
 from pathlib import Path
 from typing import Any
 
-from gradless.engine.session import Session
+import numpy as np
+
+from gradless.engine.batches import FullBatch
+from gradless.engine.chains import COLUMNS
+from gradless.engine.run import evaluate_loss
+from gradless.engine.session import Session, precision_of
 from gradless.records import Checkpoint, RunError
+
+ROUNDING = 1e-2  # of the loss: no rounding is as large
 
 
 def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -41,6 +48,39 @@ def check_same_run(meta: dict[str, Any], of_run: dict[str, Any], session: Sessio
     numbers, expected = [chain["number"] for chain in meta["chains"]], [chain.index for chain in session.chains]
     if numbers != expected:
         raise RunError(f"the checkpoint is of chains {numbers}, the run's settings say {expected}")
+
+
+def check_same_metrics(rows: list[dict[str, Any]], session: Session) -> None:
+    """Refuse to go on with other metrics than those recorded so far."""
+    recorded = sorted(rows[0].keys() - set(COLUMNS)) if rows else []
+    if rows and recorded != sorted(session.metric_names):
+        raise RunError(
+            f"the run has recorded {_metrics(recorded)}, now there would be {_metrics(sorted(session.metric_names))}: "
+            "go on with those of the run"
+        )
+
+
+def check_same_problem(rows: list[dict[str, Any]], session: Session, settings: dict[str, Any]) -> None:
+    """Refuse to go on with other data or another loss, as far as that can be seen.
+
+    On the full batch the loss of x is known and is computed anew. Compiled apart, perhaps on another machine, it may
+    round otherwise: what is far less than the loss at the start does not count.
+    """
+    num_data = session.work.num_data
+    if settings.get("num_data", num_data) != num_data:
+        raise RunError(f"the run has data of {settings['num_data']:,} samples, now there are {num_data:,}")
+    chain = session.chains[0]
+    program, data = chain.work.stage(chain.stage)
+    if not isinstance(program.batches, FullBatch) or program.layout is not None or not rows:
+        return
+    with precision_of(session.dtype):
+        known, now = float(chain.carry.state.loss), float(evaluate_loss(program, chain.carry.state.x, data))
+    first = np.ravel(rows[0]["loss"])[0]
+    if not abs(now - known) <= ROUNDING * max(abs(known), abs(first)):
+        raise RunError(
+            f"the loss of the last checkpoint is {known:.6g}, with this loss and these data it is {now:.6g}: go on "
+            "with those of the run, or begin a new run from its net"
+        )
 
 
 def check_rows(rows: list[dict[str, Any]], num_chains: int, path: Path) -> None:
@@ -79,6 +119,10 @@ def _counts(values: Any) -> list[int]:
     """Return the list if it is one of whole numbers of 0 or more, else an empty one."""
     is_list = isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
     return values if is_list else []
+
+
+def _metrics(names: list[str]) -> str:
+    return f"the metric{'s' * (len(names) > 1)} {', '.join(names)}" if names else "no metric"
 
 
 def _is_number(value: Any) -> bool:

@@ -133,7 +133,8 @@ def prepare(
     mesh: Mesh | None = None,
 ) -> Session:
     """Check everything, put the data on the device, and return a session that has not begun."""
-    if not (dataclasses.is_dataclass(algorithm) and hasattr(algorithm, "step")):
+    is_one = dataclasses.is_dataclass(algorithm) and not isinstance(algorithm, type) and hasattr(algorithm, "step")
+    if not is_one:
         raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
     keys = [chain_key(plan.seed, number) for number in plan.chains]
     check_data(data)
@@ -165,12 +166,13 @@ def prepare(
             data = put(data, flattening.dtype)
             objective = dataclasses.replace(objective, reads_bytes=reads_bytes)
         objective = dataclasses.replace(objective, shards=shards_of(plan, objective, starts[0], data))
+        metric_names = _own_names(check_metrics(metrics, flattening, test))
         program = Program(
             objective,
             plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
             ByIdentity(metrics),
             ByIdentity(None),
-            _metric_target(plan.target_metric, _own_names(check_metrics(metrics, flattening, test))),
+            _metric_target(plan.target_metric, metric_names),
             plan.stop_when_frozen,
             speculates=does_speculate(plan, mesh),
         )
@@ -198,6 +200,7 @@ def prepare(
             steps=plan.steps,
             time_budget=np.inf if plan.time_budget is None else plan.time_budget,
             selection=None if plan.select_every is None else Selection(plan.select_every, plan.select_fraction),
+            metric_names=tuple(metric_names),
         )
 
 
@@ -212,7 +215,9 @@ def as_device(tree: Any, dtype: Any) -> Any:
 
     def put(array: Any) -> jax.Array:
         array = array if isinstance(array, jax.Array) else np.asarray(array)
-        return jnp.asarray(array, wide if jnp.issubdtype(array.dtype, jnp.floating) else None)
+        if jnp.issubdtype(array.dtype, jnp.floating):
+            return jnp.asarray(array, wide)
+        return jnp.asarray(array, _type_without_loss(array))
 
     return jax.tree.map(put, tree)
 
@@ -223,10 +228,23 @@ def as_host(tree: Any, dtype: Any) -> Any:
 
     def cast(array: Any) -> np.ndarray:
         array = np.asarray(array)
-        kind = wide if jnp.issubdtype(array.dtype, jnp.floating) else jax.dtypes.canonicalize_dtype(array.dtype)
+        kind = wide if jnp.issubdtype(array.dtype, jnp.floating) else _type_without_loss(array)
         return array.astype(kind, copy=False)
 
     return jax.tree.map(cast, tree)
+
+
+def _type_without_loss(array: Any) -> Any:
+    """Return the type that JAX has for whole numbers in the present precision; refuse numbers too large for it."""
+    kind = jax.dtypes.canonicalize_dtype(array.dtype)
+    if kind != array.dtype and jnp.issubdtype(kind, jnp.integer) and array.size:
+        low, high, bounds = array.min(), array.max(), jnp.iinfo(kind)
+        if low < bounds.min or high > bounds.max:
+            raise ValueError(
+                f"data must hold whole numbers that fit {kind}, got {low} to {high}: give them as floating point, "
+                'scaled, or use precision="float64"'
+            )
+    return kind
 
 
 def starting_point(params: Params | Callable[..., Params], key: Key, sigma: Any) -> Params:

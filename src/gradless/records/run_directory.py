@@ -1,6 +1,7 @@
 """The run directory: where its files are, who may work on it, and how one is begun, opened and overwritten."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -162,7 +163,9 @@ def _check_free(path: Path, overwrite: bool) -> None:
         raise RunError(f"{path} is not empty and holds no gradless run: choose another folder")
     _read_settings(path)
     if not overwrite:
-        raise RunError(f"{path} already holds a run: go on with `gradless resume {path}`, or give --overwrite")
+        raise RunError(
+            f"{path} already holds a run: go on with `gradless resume {shlex.quote(str(path))}`, or give --overwrite"
+        )
 
 
 def _write_new(path: Path, settings: bytes, environment: bytes) -> None:
