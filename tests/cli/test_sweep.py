@@ -27,7 +27,9 @@ def test_a_grid_is_logarithmic_or_a_list():
     np.testing.assert_array_equal(grid("3"), [3.0])
 
 
-@pytest.mark.parametrize("text", ["", "x", "1:2", "1:2:3:4", "0:1:3", "-1:1:3", "1:2:1", "1:2:x", "1,,2", "1:2:2.5"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1:2", "1:2:3:4", "0:1:3", "-1:1:3", "1:2:1", "1:2:x", "1,,2", "1:2:2.5", "1:2:99999999999"]
+)
 def test_a_grid_that_is_none_is_refused(refusal, text):
     told = refusal("sweep", "tiny:fit", "--sigma", text, "--run", "run")
     assert f"must be START:END:NUMBER with positive ends (a log grid), or A,B,C, got {text!r}" in told
@@ -84,6 +86,7 @@ def test_a_learning_rate_that_runs_away_has_its_row(cli, figures):
         ([], "nothing to sweep: give a grid, for instance --sigma 1e-4:1e-1:13"),
         (["--sigma", "-1,1"], "sigma must be positive, got -1.0"),
         (["--learning-rate", "1,2"], "--learning-rate does not apply to algorithm amc"),
+        (["--sigma", "1,2", "--seeds", "99999999999"], "runs of a sweep must be a whole number from 1 to 65536, got"),
         (["--sigma", "1,2", "--seeds", "0"], "0 is not in the range x>=1"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from gradless.cli import flags as shared
 from gradless.cli.errors import one_line
 from gradless.cli.follow import train_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
+from gradless.engine.plan import MAX_CHAINS, check_whole
 from gradless.records import next_run_path
 
 SWEPT = ("sigma", "epsilon", "n_s", "temperature", "learning_rate")
@@ -32,7 +34,7 @@ class Grid(click.ParamType):
             if ":" not in str(value):
                 return np.asarray([float(part) for part in str(value).split(",")])
             start, end, number = str(value).split(":")
-            if not (float(start) > 0 and float(end) > 0 and int(number) >= 2):
+            if not (float(start) > 0 and float(end) > 0 and 2 <= int(number) <= MAX_CHAINS):
                 raise ValueError
             return np.geomspace(float(start), float(end), int(number))
         except ValueError:
@@ -47,6 +49,7 @@ def sweep(ctx: click.Context, **flags: Any) -> None:
         grids = {name: flags.pop(name) for name in SWEPT if flags.get(name) is not None}
         if not grids:
             raise ValueError("nothing to sweep: give a grid, for instance --sigma 1e-4:1e-1:13")
+        check_whole("runs of a sweep", math.prod(map(len, grids.values())) * flags["seeds"], least=1, most=MAX_CHAINS)
         points = [point for point in itertools.product(*grids.values()) for _ in range(flags["seeds"])]
         plan = shared.make_plan(problem, flags | {"chains": len(points)})
         first = dict(zip(grids, (float(value) for value in points[0]), strict=True))
