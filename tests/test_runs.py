@@ -5,6 +5,7 @@ import os
 import shutil
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
@@ -241,6 +242,19 @@ def test_a_warning_that_is_an_error_leaves_a_run_that_goes_on(one_step_rounds, t
     assert result.steps == 60
     logs = [AcceptedLog(tmp_path / name / "accepted.log").read(0, 60) for name in ("run", "whole")]
     np.testing.assert_array_equal(*logs)
+
+
+def test_the_mode_of_jax_is_left_alone_and_does_not_matter(tmp_path):
+    start = np.ones(2, np.float32)
+    settings = {"loss": quadratic, "params": start}
+    gl.train(gl.amc(sigma=0.1), **settings, steps=20, run=tmp_path / "off")
+    with jax.enable_x64(True):
+        gl.train(gl.amc(sigma=0.1), **settings, steps=20, run=tmp_path / "on")
+        for name in ("off", "on"):
+            assert gl.resume(tmp_path / name, **settings, steps=40).steps == 40
+    assert not jax.config.jax_enable_x64
+    gl.resume(tmp_path / "on", **settings, steps=60)
+    assert not jax.config.jax_enable_x64
 
 
 def test_resume_is_public():

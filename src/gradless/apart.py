@@ -27,6 +27,6 @@ def apart(function: Callable[..., Any], witness: jax.Array, *args: Any) -> Any:
 def unknown_zero(witness: jax.Array) -> jax.Array:
     """Return a whole number that is always 0, which the compiler cannot know."""
     first = jnp.real(jnp.ravel(witness)[0])
-    number = first.astype(jnp.uint8) if first.dtype == jnp.bool_ else first
+    number = first if jnp.issubdtype(first.dtype, jnp.floating) else first.astype(jnp.uint8)
     bits = lax.bitcast_convert_type(number, jnp.dtype(f"uint{8 * number.dtype.itemsize}"))
     return lax.population_count(bits) >> 7  # of at most 64

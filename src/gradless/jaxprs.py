@@ -41,6 +41,11 @@ def dtype_of(atom: Any) -> Any:
     return atom.aval.dtype
 
 
+def are_floating(eqn: JaxprEqn) -> bool:
+    """Whether all that an operation reads is floating point."""
+    return all(jnp.issubdtype(dtype_of(atom), jnp.floating) for atom in eqn.invars)
+
+
 def bind(eqn: JaxprEqn, arrays: Sequence[Array]) -> list[Array]:
     """Evaluate one operation as JAX itself would."""
     with eqn.ctx.manager:

@@ -18,10 +18,10 @@ from gradless.engine.flat import is_trainable
 from gradless.engine.mesh import Mesh
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
 from gradless.engine.processes import is_first
-from gradless.engine.recording import begin_recording, differing, go_along, go_on_recording, is_x64
+from gradless.engine.recording import begin_recording, differing, go_along, go_on_recording
 from gradless.engine.replay import Replay
 from gradless.engine.result import Result
-from gradless.engine.session import Listener, Session, precision_of
+from gradless.engine.session import Listener, Session, is_x64, precision_of
 from gradless.engine.stored import check_same_run, checked_meta
 from gradless.engine.train import Metrics, prepare
 from gradless.engine.tuning import Tuning, tune_sigma
@@ -318,12 +318,8 @@ def mode_of(run: str | Path) -> Iterator[None]:
     """Let JAX have float64, or not, as it had when the run was begun: the command line always has it."""
     with RunDirectory.open(run) as stored:
         wanted = stored.settings.get("x64")
-    before = is_x64()
-    jax.config.update("jax_enable_x64", wanted if isinstance(wanted, bool) else before)
-    try:
+    with jax.enable_x64(wanted if isinstance(wanted, bool) else is_x64()):
         yield
-    finally:
-        jax.config.update("jax_enable_x64", before)
 
 
 def standing(rebuilt: Rebuilt) -> list[tuple[float, dict[str, float]]]:

@@ -41,7 +41,10 @@ def threefry(key: tuple[jax.Array, jax.Array], counter: tuple[jax.Array, jax.Arr
 
 def root_key(seed: int) -> Key:
     """Return the key of a seed: one of Threefry, whichever generator JAX is set to."""
-    return jax.random.key(seed, impl=IMPLEMENTATION)
+    words = np.asarray(
+        [int(seed) >> 32, int(seed) & 0xFFFFFFFF], np.uint32
+    )  # JAX itself would cut off the first without x64
+    return jax.random.wrap_key_data(jnp.asarray(words), impl=IMPLEMENTATION)
 
 
 def fold_in(key: Key, number: jax.Array) -> Key:

@@ -137,6 +137,8 @@ def test_independent_drawings_have_the_law_of_drawing_with_replacement():
     assert abs(whole.mean() - 4 * DATA.mean()) < 4 * 2 * DATA.std() / np.sqrt(STEPS)
     assert len(set(whole)) > 80  # 715 multisets of 4 of 10, all likely enough
     # All different with probability 10 * 9 * 8 * 7/10^4 = 0.504: the number of set bits is then 4.
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(np.floor(trained("iid")[0].trace.loss[1:]), whole)
     different = np.mean([bin(int(value)).count("1") == 4 for value in whole])
     assert 0.2 < different < 0.9
 

@@ -30,7 +30,7 @@ def test_unflattening_gives_the_tree_back_and_leaves_the_rest_alone():
     tree = flattening.unflatten(2 * flattening.flatten(TREE))
     np.testing.assert_array_equal(tree["w"], 2 * TREE["w"])
     assert [float(b) for b in tree["b"]] == [14, 16]
-    assert tree["steps"] is TREE["steps"]
+    np.testing.assert_array_equal(tree["steps"], TREE["steps"])
     assert tree["none"] is None
     assert tree["flag"] is True
     assert jax.tree.structure(tree) == jax.tree.structure(TREE)
@@ -78,6 +78,16 @@ def test_two_trees_of_the_same_layout_share_a_program():
     assert hash(one) == hash(other)
     assert one != Flattening.of({"w": np.ones((3, 2), np.float32)})
     assert one != Flattening.of({"w": np.ones((2, 3), np.float64)})
+
+
+def test_an_untrained_array_that_has_changed_is_seen():
+    mask = np.array([1, 1, 0])
+    before, same = (Flattening.of({"w": np.ones(3, np.float32), "mask": mask}) for _ in range(2))
+    assert before == same
+    assert hash(before) == hash(same)
+    mask[:] = [0, 0, 1]
+    assert before != Flattening.of({"w": np.ones(3, np.float32), "mask": mask})
+    np.testing.assert_array_equal(before.unflatten(jnp.ones(3))["mask"], [1, 1, 0])
 
 
 @pytest.mark.parametrize(

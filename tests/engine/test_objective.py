@@ -47,14 +47,30 @@ def test_lambda_comes_with_the_loss_when_signal_norm_is_on():
     np.testing.assert_allclose(evaluation.loss, 16, rtol=1e-6)
 
 
+def test_where_lambda_is_no_number_the_loss_is_none():
+    inputs, targets = BATCH
+    masked = Objective(
+        ByIdentity(lambda params, batch: jnp.nanmean((batch[0] @ params["w"] - batch[1]) ** 2)),
+        Flattening.of(PARAMS),
+        has_data=True,
+        signal_norm=True,
+    )
+    x = jnp.array([3.0, 1.0, 2.0])
+    assert jnp.isfinite(masked.on(BATCH)(x).loss)
+    assert jnp.isnan(masked.on((inputs.at[0].set(jnp.nan), targets))(x).loss)  # though nanmean leaves it out
+
+
 def test_with_signal_norm_a_complex_leaf_rides_along():
     params = PARAMS | {"phase": np.array([1j, 2.0], np.complex64)}
     result = gl.train(gl.amc(signal_norm=True), loss, params, data=BATCH, steps=3)
     assert result.state.lam.shape == (3,)
-    assert result.params["phase"] is params["phase"]
+    np.testing.assert_array_equal(result.params["phase"], params["phase"])
 
 
-@pytest.mark.parametrize("first", [np.ones((2, 3), np.complex64), np.ones((2, 0), np.float32), np.ones(2, bool)])
+@pytest.mark.parametrize(
+    "first",
+    [np.ones((2, 3), np.complex64), np.ones((2, 0), np.float32), np.ones(2, bool), np.ones(2, jnp.int4)],
+)
 def test_with_signal_norm_data_may_begin_with_any_array(first):
     def seen(params, batch):
         return loss(params, batch[1:])

@@ -10,8 +10,9 @@ import pytest
 
 import gradless as gl
 from gradless.engine import run, session
-from gradless.engine.plan import LARGEST
+from gradless.engine.plan import LARGEST, Plan
 from gradless.engine.stepping import block_length
+from gradless.engine.train import prepare
 from gradless.types import Evaluation
 
 MC = gl.metropolis(sigma=0.1)
@@ -140,6 +141,17 @@ def test_the_longest_run_goes_on_to_its_end(record_every):
         following = (t // record_every + 1) * record_every
         expected = min(following, np.iinfo(np.int32).max)
         assert int(run._next_record(jnp.int32(t), jnp.int32(record_every))) == expected > t
+
+
+@pytest.mark.parametrize("batches", [gl.full_batch(), gl.minibatch(7), gl.minibatch(7, hold=5)])
+def test_the_last_steps_that_32_bits_can_count_are_made(batches):
+    session = prepare(
+        MC, lambda x, batch: jnp.sum((batch @ x) ** 2), START, Plan(LARGEST, batches), data=np.ones((20, 2))
+    )
+    session.begin()
+    session.go_on([session.chains[0].carry.state], LARGEST - 200)
+    session.go()
+    assert session.t == session.chains[0].t == LARGEST
 
 
 def test_a_trace_has_about_a_thousand_records_unless_asked_otherwise():

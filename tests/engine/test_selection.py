@@ -143,3 +143,13 @@ def test_a_copied_chain_is_not_judged_against_the_loss_of_the_other_chain_s_batc
 def test_a_wrong_selection_is_refused(values, message):
     with pytest.raises(ValueError, match=message):
         Selection(**values)
+
+
+@pytest.mark.parametrize(
+    "batches", [gl.minibatch(2, hold=3), gl.progressive(2, lambda params, batch: shifted(params, batch))]
+)
+def test_chains_in_float64_are_copied_whatever_the_mode_of_jax(batches):
+    data = np.linspace(0, 1, 6)
+    algorithm = gl.metropolis(sigma=1.0)
+    result = gl.train(algorithm, shifted, np.ones(1), data=data, batches=batches, steps=20, chains=3, select_every=4)
+    assert result.params.dtype == np.float64

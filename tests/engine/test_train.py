@@ -74,7 +74,7 @@ def test_parameters_may_be_any_tree_and_what_is_not_floating_point_rides_along()
     assert result.params["layers"][0][0].shape == (2, 3)
     assert np.all(np.asarray(result.params["layers"][0][0]) != 1)
     assert result.params["scale"] != 2
-    assert result.params["steps"] is params["steps"]
+    np.testing.assert_array_equal(result.params["steps"], [1, 5])
     assert result.loss < nested_loss(params)
 
 
@@ -140,6 +140,8 @@ def test_a_precision_may_be_asked_for(precision):
     result = train(precision=precision, steps=20)
     assert result.params.dtype == precision
     assert result.state.sigma.dtype == precision
+    assert (result.params * 1).dtype == precision  # JAX outside of its mode would cut float64 down
+    assert float(np.max(np.abs(result.params - 1))) == result.loss
     assert not jax.config.jax_enable_x64  # the mode of JAX is left alone
 
 
@@ -153,6 +155,13 @@ def test_the_mode_of_jax_that_the_caller_has_set_holds_in_every_thread():
         result = gl.train(MC, wide, START, steps=5)
     assert result.params.dtype == np.float32
     assert result.state.loss.dtype == np.float64
+
+
+def test_a_seed_beyond_32_bits_is_another_one_in_every_mode_of_jax():
+    small, large = (train(seed=seed, steps=20).params for seed in (5, 2**33 + 5))
+    assert not np.array_equal(small, large)
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(train(seed=2**33 + 5, steps=20).params, large)
 
 
 def test_a_chain_ends_at_the_record_at_which_it_reaches_its_target():

@@ -52,7 +52,11 @@ def divided_by_them(images):
     return (1 / (1 + images.reshape(100, 12).astype(jnp.float32))) @ W
 
 
-@pytest.mark.parametrize("function", [shifted, scaled_by_pixel, scaled_twice, divided_by_them])
+def in_half_precision(images):
+    return (images.reshape(100, 12).astype(jnp.float16) / 255 @ (W / 255).astype(jnp.float16)).astype(jnp.float32)
+
+
+@pytest.mark.parametrize("function", [shifted, scaled_by_pixel, scaled_twice, divided_by_them, in_half_precision])
 def test_what_is_no_multiple_of_the_bytes_is_left_alone(function):
     assert not multiplies_bytes(function, IMAGES)
     # Sums of twelve products of up to 255 squared, in float32.

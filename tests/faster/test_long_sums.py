@@ -41,3 +41,10 @@ def test_the_gradient_is_the_same():
     # 8,000 numbers of at most 1/8,000 each, added up in another order in float32.
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert np.abs(expected).max() > 1e-4
+
+
+def test_whole_numbers_keep_their_type():
+    left, right = jnp.ones((8_000, 3), jnp.int8), jnp.ones((8_000, 512), jnp.int8)
+    found = faster(lambda left, right: left.T @ right)(left, right)
+    assert found.dtype == jnp.int8
+    np.testing.assert_array_equal(found, left.T @ right)

@@ -145,3 +145,8 @@ def test_a_bias_of_one_row_keeps_the_layout():
     assert sums == [(4, ROWS)]
     # Four numbers of at most 1, added up in float32.
     np.testing.assert_allclose(faster(layer)(rows(3)), layer(rows(3)), atol=1e-5)
+
+
+def test_a_sum_over_no_neurons_is_zero():
+    found = faster(lambda x, weight: jnp.sum(x @ weight, axis=-1))(jnp.ones((100, 3)), jnp.ones((3, 0)))
+    np.testing.assert_array_equal(found, np.zeros(100))

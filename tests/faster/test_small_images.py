@@ -97,3 +97,27 @@ def test_the_last_stages_of_a_resnet_are_products():
     found, expected = (jax.tree.leaves(jax.jit(one)(params)) for one in (faster(gradient), gradient))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(other).max())
+
+
+def test_whole_numbers_are_left_alone():
+    image, weight = jnp.full((5, 2, 2, 3), 100, jnp.int8), jnp.full((3, 3, 3, 6), 100, jnp.int8)
+
+    def function(image, weight):
+        options = {"dimension_numbers": LAYOUTS[0], "preferred_element_type": jnp.int32}
+        return lax.conv_general_dilated(image, weight, (1, 1), "SAME", **options)
+
+    np.testing.assert_array_equal(faster(function)(image, weight), np.full((5, 2, 2, 6), 12 * 100 * 100))
+
+
+def test_sums_are_of_the_type_that_is_asked_for():
+    image, weight = image_and_kernel(LAYOUTS[0], (2, 2), 3)
+
+    def function(image, weight):
+        options = {"dimension_numbers": LAYOUTS[0], "preferred_element_type": jnp.float32}
+        return lax.conv_general_dilated(image, weight, (1, 1), "SAME", **options)
+
+    args = image.astype(jnp.bfloat16), weight.astype(jnp.bfloat16)
+    assert num_convolutions(faster(function), *args) == 0
+    exact = function(*(array.astype(jnp.float32) for array in args))
+    # Products of bfloat16 are exact in float32; sums in bfloat16 would be off by 1e-2.
+    np.testing.assert_allclose(faster(function)(*args), exact, atol=1e-5)

@@ -91,6 +91,16 @@ def test_convolution_with_stride_padding_dilation_and_groups():
         np.testing.assert_allclose(lam[3 * g : 3 * g + 3].ravel(), expected(of_group), rtol=RTOL)
 
 
+def test_a_weight_that_is_longer_than_the_signal_is_refused():
+    # jnp.convolve then makes the weight the image and the signal the kernel
+    def loss(weight, x):
+        return jnp.mean(jax.vmap(lambda row: jnp.tanh(jnp.convolve(row, weight)))(x))
+
+    assert signal_norm(loss, normal(2), X).shape == (1,)
+    with pytest.raises(ValueError, match="enters a convolution as its image, with data as the kernel"):
+        signal_norm(loss, normal(9), X)
+
+
 def test_convolution_of_one_group_stays_one_number():
     x = normal(3, 8, 8, 2)
 

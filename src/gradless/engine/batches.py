@@ -106,7 +106,7 @@ class Minibatch:
 
     def stay(self, t: jax.Array, end: jax.Array) -> jax.Array:
         """Return the step, at most `end`, up to which the minibatch of step t is held."""
-        return jnp.minimum(end, (t // self.hold + 1) * self.hold)
+        return t + jnp.minimum(end - t, self.hold - t % self.hold)
 
     def open(self, key: Key, t: jax.Array, num_data: int) -> Any:
         """Return the epoch of step t and the order of the data in it, to be remembered between steps."""
@@ -121,7 +121,7 @@ class Minibatch:
         drawing = t // self.hold
         is_new = self.is_new(t)
         if self.sampling == "iid":
-            index = jax.random.randint(jax.random.fold_in(key, drawing), (self.size,), 0, num_data)
+            index = jax.random.randint(jax.random.fold_in(key, drawing), (self.size,), 0, num_data, jnp.int32)
             return cursor, act(rows(data, index), is_new)
 
         epoch, place = jnp.divmod(drawing, self.per_epoch(num_data))

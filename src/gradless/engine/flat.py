@@ -24,6 +24,24 @@ class ByIdentity:
         return isinstance(other, ByIdentity) and self.held is other.held
 
 
+class ByContent:
+    """Holds a copy of a NumPy array, and is equal to a holder of the same numbers: what the caller changes is seen."""
+
+    def __init__(self, array: np.ndarray):
+        self.held = array.copy()
+        self.held.flags.writeable = False
+        self._hash = hash((array.dtype.str, array.shape, array.tobytes()))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ByContent) or self._hash != other._hash:
+            return False
+        one, two = self.held, other.held
+        return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
+
+
 def is_trainable(leaf: Any) -> bool:
     """Return whether a leaf is a parameter: a floating-point array or number; all else rides along unchanged."""
     if isinstance(leaf, bool | int | str | bytes) or leaf is None:
@@ -36,7 +54,7 @@ class Flattening:
     """How the leaves of a pytree lie in the flat vector x."""
 
     treedef: Any
-    fixed: tuple[ByIdentity | None, ...]  # what is not trained, None where a parameter stands
+    fixed: tuple[ByIdentity | ByContent | None, ...]  # what is not trained, None where a parameter stands
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[Any, ...]
     dtype: Any  # of x
@@ -53,7 +71,7 @@ class Flattening:
             dtype = np.dtype(precision) if precision else np.dtype(jnp.result_type(*own))
         return cls(
             treedef,
-            tuple(None if is_trainable(leaf) else ByIdentity(leaf) for leaf in leaves),
+            tuple(None if is_trainable(leaf) else _constant(leaf) for leaf in leaves),
             tuple(np.shape(leaf) for leaf in trained),
             tuple(dtype if precision else leaf_dtype for leaf_dtype in own),
             dtype,
@@ -114,6 +132,11 @@ class Flattening:
         trained = iter(trained)
         leaves = [next(trained) if fixed is None else fixed.held for fixed in self.fixed]
         return jax.tree.unflatten(self.treedef, leaves)
+
+
+def _constant(leaf: Any) -> ByIdentity | ByContent:
+    is_plain = isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
+    return ByContent(leaf) if is_plain else ByIdentity(leaf)
 
 
 def _is_numbers(leaf: Any) -> bool:

@@ -132,9 +132,10 @@ def _tied(loss: jax.Array, lam: jax.Array) -> Evaluation:
     """Return loss and lambda, such that lambda has to be computed to know the loss.
 
     Where only the loss is asked for, the compiler would leave lambda out, and what is left could round differently.
+    A lambda that is no number, of an input that is none, makes the loss none: from there no move could be proposed.
     """
-    is_negative = jnp.min(lam) < 0  # never
-    return Evaluation(jnp.where(is_negative, jnp.nan, loss), lam=lam)
+    is_known = jnp.min(lam) >= 0
+    return Evaluation(jnp.where(is_known, loss, jnp.nan), lam=lam)
 
 
 def _of_x(traced: TracedSignal, lam: list[jax.Array]) -> list[jax.Array]:

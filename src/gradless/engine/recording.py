@@ -13,7 +13,7 @@ import numpy as np
 
 from gradless.engine.plan import Plan
 from gradless.engine.program import DIVERGED, GOING
-from gradless.engine.session import Listener, Session, precision_of
+from gradless.engine.session import Listener, Session, is_x64, precision_of
 from gradless.engine.stored import check_rows, check_same_metrics, check_same_problem, check_same_run, checked_meta
 from gradless.kernels import algorithm_to_json
 from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, load_newest
@@ -43,11 +43,6 @@ def begin_recording(
     recording = Recording(directory, session, plan, step=0, report=report or _warn)
     session.listeners.insert(0, recording)  # before a callback, whose exception must not keep a chunk from the record
     return recording
-
-
-def is_x64() -> bool:
-    """Return whether JAX computes in float64 where it is asked to: losses are then added up in float64."""
-    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
 
 
 def go_on_recording(

@@ -29,6 +29,11 @@ def precision_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
     return jax.enable_x64(True) if np.dtype(dtype) == np.float64 else contextlib.nullcontext()
 
 
+def is_x64() -> bool:
+    """Return whether JAX computes in float64 where it is asked to: losses are then added up in float64."""
+    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+
+
 class Listener:
     """Someone who follows a run from the host, between chunks."""
 
@@ -58,7 +63,7 @@ class Session:
     seconds: float = 0.0
     stopped_by: str | None = None
     stop_requested: str | None = None  # set from a signal handler or a callback
-    is_double: bool = field(default_factory=lambda: bool(jax.config.read("jax_enable_x64")))  # of the caller's thread
+    is_double: bool = False  # whether JAX computes in float64 for the caller too
     report: Callable[[str], None] = warnings.warn  # told what the user should know while the run goes on
     is_frozen_told: bool = False
     _chunk: int = 1
@@ -139,7 +144,8 @@ class Session:
                 accepted[place, : len(flags[chain.index])] = flags[chain.index]
                 self.accepted[place] += int(flags[chain.index].sum())
         if self.selection and self.t == self.selection.next_step(before):
-            self.selection.apply(self.chains, self.t)
+            with precision_of(self.dtype):
+                self.selection.apply(self.chains, self.t)
         rows = self._collect(self.seconds, self.seconds + elapsed, before)
         self.seconds += elapsed
         self._announce(rows, accepted)

@@ -111,7 +111,7 @@ def _blocks(way: Way, make_step: Callable[[Any, Going], Going], end: jax.Array, 
             here = going.carry.t - begin
             return make_step(jax.tree.map(lambda drawn: drawn[here], noise), going)
 
-        stop = jnp.minimum(end, begin + length)
+        stop = begin + jnp.minimum(end - begin, length)  # not begin + length, which may not fit 32 bits
         return lax.while_loop(lambda going: going.carry.t < stop, body, going)
 
     return lax.while_loop(lambda going: going.carry.t < end, make_block, going)

@@ -23,7 +23,7 @@ from gradless.engine.program import Program
 from gradless.engine.recording import begin_recording
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
-from gradless.engine.session import Session, precision_of
+from gradless.engine.session import Session, is_x64, precision_of
 from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
 from gradless.settings import is_function
@@ -136,6 +136,7 @@ def prepare(
     is_one = dataclasses.is_dataclass(algorithm) and not isinstance(algorithm, type) and hasattr(algorithm, "step")
     if not is_one:
         raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
+    is_double = is_x64()
     keys = [chain_key(plan.seed, number) for number in plan.chains]
     check_data(data)
     num_data = num_samples(jax.tree.map(np.asarray, data))
@@ -201,6 +202,7 @@ def prepare(
             time_budget=np.inf if plan.time_budget is None else plan.time_budget,
             selection=None if plan.select_every is None else Selection(plan.select_every, plan.select_fraction),
             metric_names=tuple(metric_names),
+            is_double=is_double,
         )
 
 

@@ -15,7 +15,9 @@ def is_made_of_bytes(eqn: JaxprEqn) -> bool:
     """Return whether an equation turns an array of bytes into floating-point numbers."""
     if eqn.primitive.name != "convert_element_type" or len(shape_of(eqn.invars[0])) < 2:
         return False
-    return dtype_of(eqn.invars[0]) == jnp.uint8 and jnp.issubdtype(dtype_of(eqn.outvars[0]), jnp.floating)
+    dtype = dtype_of(eqn.outvars[0])
+    # float16 has no room below: small weights divided by 255 would lose digits.
+    return dtype_of(eqn.invars[0]) == jnp.uint8 and jnp.issubdtype(dtype, jnp.floating) and dtype != jnp.float16
 
 
 def bytes_of(eqn: JaxprEqn, inputs: list[Laid]) -> Scaled | None:

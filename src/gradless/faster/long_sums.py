@@ -6,7 +6,7 @@ X.T @ g with X of shape (60,000, 784) takes XLA on a CPU twice as long in one pi
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from gradless.jaxprs import Array, shape_of
+from gradless.jaxprs import Array, are_floating, shape_of
 
 PARTS = 4
 MIN_ROWS = 8_000  # samples
@@ -16,6 +16,8 @@ MIN_WIDTH = 512  # inputs; the product for narrower ones is as fast in one piece
 def is_long_sum(eqn: JaxprEqn) -> bool:
     """Return whether an equation is such a product: (samples, fan_out) with (samples, fan_in), over the samples."""
     if eqn.primitive.name != "dot_general" or eqn.params["dimension_numbers"] != (((0,), (0,)), ((), ())):
+        return False
+    if not are_floating(eqn):  # the sum of the parts would be of another type
         return False
     shapes = [shape_of(atom) for atom in eqn.invars]
     rows = shapes[0][0]

@@ -43,7 +43,7 @@ def is_narrow(eqn: JaxprEqn) -> bool:
 def is_sum_over_neurons(eqn: JaxprEqn) -> bool:
     """Return whether an equation sums over the last axis of an array, a short one."""
     shape = shape_of(eqn.invars[0]) if eqn.primitive.name == "reduce_sum" else ()
-    return bool(shape) and eqn.params["axes"] == (len(shape) - 1,) and shape[-1] <= MAX_FAN_OUT
+    return bool(shape) and eqn.params["axes"] == (len(shape) - 1,) and 0 < shape[-1] <= MAX_FAN_OUT
 
 
 def narrow_layer(eqn: JaxprEqn, samples: Laid, weight: Laid) -> Laid:

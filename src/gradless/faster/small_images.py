@@ -2,6 +2,8 @@
 
 The last layers of a net such as ResNet-18 see images of 2x2 and 1x1 pixels through kernels of 3x3. XLA on a CPU leaves
 these to a plain loop, some fifty times slower than a product, and most of the kernel meets only the margin.
+
+Where the kernel does not reach, the matrix has a zero: a pixel that is no number makes all outputs of its image none.
 """
 
 import math
@@ -12,12 +14,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from gradless.jaxprs import Array, shape_of
+from gradless.jaxprs import Array, are_floating, shape_of
 
 
 def is_small_image(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a plain convolution with fewer pixels in the image than in the kernel."""
-    if eqn.primitive.name != "conv_general_dilated":
+    if eqn.primitive.name != "conv_general_dilated" or not are_floating(eqn):
         return False
     params = eqn.params
     is_plain = params["feature_group_count"] == params["batch_group_count"] == 1
@@ -36,7 +38,8 @@ def convolved(eqn: JaxprEqn, image: Array, kernel: Array) -> Array:
     kernel = jnp.transpose(kernel, (*numbers.rhs_spec[1:], numbers.rhs_spec[0]))  # inputs, positions, outputs
     columns = [_kernel_seen_from(eqn, kernel, place) for place in product(*map(range, positions))]
     weight = jnp.stack(columns, axis=-2).reshape(image.shape[1], -1)
-    out = lax.dot(image, weight, precision=eqn.params["precision"]).astype(_dtype(eqn))
+    options = {name: eqn.params[name] for name in ("precision", "preferred_element_type")}
+    out = lax.dot(image, weight, **options).astype(_dtype(eqn))
     out = jnp.moveaxis(out.reshape(samples, *positions, channels), -1, 1)
     return jnp.transpose(out, [numbers.out_spec.index(axis) for axis in range(out.ndim)])
 

@@ -101,6 +101,8 @@ class Walk:
         shared = {leaf for track in inputs[0].tracks for leaf in track.sink.leaves}
         if any(leaf in shared for track in inputs[1].tracks for leaf in track.sink.leaves):
             return None  # a norm or a quadratic form of one weight feeds no neuron
+        if not is_dot and inputs[0].tracks and inputs[1].of_data:
+            raise unreadable(inputs[:1], "a convolution as its image, with data as the kernel")
         if weights and not is_dot and eqn.params["batch_group_count"] > 1:
             raise unreadable(inputs, "a convolution with batch_group_count > 1")
         uses = [use for side in weights if (use := self.note(eqn, side, inputs)) is not None]
