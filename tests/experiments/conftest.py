@@ -22,6 +22,19 @@ def folder(request, tmp_path_factory):
     return folder
 
 
+class Notebook(Workshop):
+    """Trains nothing, and keeps the names of the runs that are asked for."""
+
+    def train(self, name, *args, **plan):
+        self.names = [*getattr(self, "names", []), name]
+
+
+@pytest.fixture
+def asked_for(tmp_path):
+    """Return a workshop that only notes which runs a figure wants."""
+    return Notebook(tmp_path, lambda words: None)
+
+
 @pytest.fixture
 def redrawn(request, folder):
     """Draw and judge again from the saved data, as a user would; return what the command says."""

@@ -1,5 +1,8 @@
 """Fig. 6: the log-rank test by hand, verdicts on hand-made tables, and the whole of it at smoke scale."""
 
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -184,6 +187,18 @@ def test_smoke_scale_runs_and_redraws(tmp_path):
     fig6.draw(tmp_path)  # from the files alone
     assert picture.stat().st_size > 10_000
     assert len(picture.with_suffix(".svg").read_text()) == pytest.approx(len(drawn), rel=0.01)
+
+
+def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, asked_for):
+    scale = fig6.SCALES["smoke"]
+    fig6.run(tmp_path, scale, Workshop(tmp_path, lambda words: None))
+    tables = {path: path.read_text() for path in tmp_path.glob("*.csv")}
+    for name in ("aMC-on-4-gaussian-0", "GD-2-gaussian-0"):
+        shutil.rmtree(tmp_path / "runs" / name)
+    more = replace(scale, blocks=2)
+    fig6.run(tmp_path, more, asked_for)
+    assert asked_for.names == [cell.name for cell in plan(more) if cell.block == 1]
+    assert {path: path.read_text() for path in tables} == tables
 
 
 def test_what_there_is_so_far_is_saved_when_time_runs_out(tmp_path):

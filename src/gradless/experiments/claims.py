@@ -76,7 +76,9 @@ def column(rows: Iterable[dict[str, Any]], name: str) -> np.ndarray:
 
 
 def _value(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return text

@@ -8,18 +8,19 @@ import jax
 import numpy as np
 
 from gradless.engine.flat import Flattening
-from gradless.experiments.claims import write_table
-from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KINDS, TRAINED, Cell, Scale, plan
+from gradless.experiments.claims import table_so_far, write_table
+from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KINDS, PRECISION, TRAINED, Cell, Scale, cell_of, plan
 from gradless.experiments.workshop import Run, Workshop, has_checkpoint, is_finished, read_run
 from gradless.problems import make_problem
 
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
-    """Train every net; what is there so far is saved even when time runs out."""
+    """Train every net that the tables do not hold yet; what is there so far is saved even when time runs out."""
+    over = {cell_of(row) for row in table_so_far(out / "runs.csv") if row["is_over"]}
     try:
         for cell in plan(scale):
-            if cell.depth == scale.deepest and _is_settled(out, scale):
-                continue  # F6d asks for one trained net
+            if cell in over or (cell.depth == scale.deepest and _is_settled(out, scale)):
+                continue
             layers = scale.layers_on if cell.kind == "aMC on" else scale.layers
             steps = min(scale.steps, layers // cell.depth)
             workshop.train(
@@ -33,14 +34,16 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
                 target_loss=1e-4 if cell.depth in scale.shown and not cell.help else TRAINED,
                 stop_when_frozen=True,
                 record_every=max(1, steps // 1000),
+                precision=PRECISION[cell.kind],
             )
     finally:
         collect(out, scale)
 
 
 def _is_settled(out: Path, scale: Scale) -> bool:
-    found = [row for cell, run in _stored(out, scale) if cell.depth == scale.deepest for row in summarise(cell, run)]
-    return any(row["end"] == "trained" for row in found)
+    """Return whether a net of the greatest depth has been trained: F6d asks for one."""
+    rows = [row for row in _summaries(out, list(_stored(out, scale)), scale) if row["depth"] == scale.deepest]
+    return any(row["end"] == "trained" for row in rows)
 
 
 def _stored(out: Path, scale: Scale) -> Iterator[tuple[Cell, Run]]:
@@ -51,33 +54,75 @@ def _stored(out: Path, scale: Scale) -> Iterator[tuple[Cell, Run]]:
 
 
 def collect(out: Path, scale: Scale) -> None:
-    """Save what the stored runs have reached: all of them in a line each, curves and outputs of those drawn."""
+    """Save what all runs have reached in a line each, and curves and outputs of those drawn.
+
+    Runs that are not stored here stay as the tables have them: a reproduction can go on from its tables alone.
+    """
     stored = list(_stored(out, scale))
-    rows = [row for cell, run in stored for row in summarise(cell, run)]
+    rows = _summaries(out, stored, scale)
     if not rows:
         return
-    curves: list[dict[str, Any]] = []
-    outputs: list[dict[str, Any]] = []
-    bests = {_key(row): row for row in sorted(rows, key=lambda row: -row["loss"])}
-    for cell, run in stored:
-        for chain in range(len(np.ravel(run.tensors["t"]))):
-            best = bests.get((cell.kind, cell.depth, cell.help))
-            is_best = best is not None and (best["init"], best["block"], best["chain"]) == (*cell[2:4], chain)
-            if cell.help or cell.depth not in DEPTHS:
-                continue
-            if is_best or (cell.depth in DEEPER and cell.kind in ("Adam", "aMC on")):
-                curves += _curve(cell, run, chain, is_best)
-            if is_best and cell.depth in scale.shown:
-                outputs += _outputs(cell, run, chain)
     write_table(out / "runs.csv", rows)
+    bests = {
+        (row["kind"], row["depth"]): _single(row) for row in sorted(rows, key=_loss, reverse=True) if not row["help"]
+    }
+    curves = [
+        row | {"is_best": int(bests[row["kind"], row["depth"]] == _single(row))} for row in _curves(out, stored, scale)
+    ]
+    curves = [row for row in curves if row["is_best"] or _is_drawn_singly(cell_of(row))]
     if curves:
         write_table(out / "curves.csv", curves)
+    outputs = [
+        row
+        for cell, run in stored
+        for chain in range(len(np.ravel(run.tensors["t"])))
+        if cell.depth in scale.shown and bests.get((cell.kind, cell.depth)) == (cell, chain)
+        for row in _outputs(cell, run, chain)
+    ]
+    new = {(row["kind"], row["depth"]) for row in outputs}
+    outputs += [row for row in table_so_far(out / "outputs.csv") if (row["kind"], row["depth"]) not in new]
     if outputs:
-        write_table(out / "outputs.csv", outputs)
+        write_table(
+            out / "outputs.csv", sorted(outputs, key=lambda row: (list(KINDS).index(row["kind"]), row["depth"]))
+        )
 
 
-def _key(row: dict[str, Any]) -> tuple[str, int, str]:
-    return row["kind"], row["depth"], row["help"]
+def _summaries(out: Path, stored: list[tuple[Cell, Run]], scale: Scale) -> list[dict[str, Any]]:
+    return _with_noted(out / "runs.csv", [row for cell, run in stored for row in summarise(cell, run)], stored, scale)
+
+
+def _curves(out: Path, stored: list[tuple[Cell, Run]], scale: Scale) -> list[dict[str, Any]]:
+    """Return the curves of all plain nets that may be drawn."""
+    rows = [
+        row
+        for cell, run in stored
+        if not cell.help and cell.depth in DEPTHS
+        for chain in range(len(np.ravel(run.tensors["t"])))
+        for row in _curve(cell, run, chain)
+    ]
+    return _with_noted(out / "curves.csv", rows, stored, scale)
+
+
+def _with_noted(
+    path: Path, rows: list[dict[str, Any]], stored: list[tuple[Cell, Run]], scale: Scale
+) -> list[dict[str, Any]]:
+    """Return the rows of stored runs and those that the table has of others, in the order of the plan."""
+    here = {cell for cell, _ in stored}
+    order = {cell: place for place, cell in enumerate(plan(scale))}
+    rows = rows + [row for row in table_so_far(path) if cell_of(row) not in here]
+    return sorted(rows, key=lambda row: order.get(cell_of(row), len(order)))
+
+
+def _is_drawn_singly(cell: Cell) -> bool:
+    return cell.depth in DEEPER and cell.kind in ("Adam", "aMC on")
+
+
+def _single(row: dict[str, Any]) -> tuple[Cell, int]:
+    return cell_of(row), row["chain"]
+
+
+def _loss(row: dict[str, Any]) -> float:
+    return float(row["loss"])
 
 
 def summarise(cell: Cell, run: Run) -> list[dict[str, Any]]:
@@ -103,12 +148,12 @@ def summarise(cell: Cell, run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def _curve(cell: Cell, run: Run, chain: int, is_best: bool) -> list[dict[str, Any]]:
+def _curve(cell: Cell, run: Run, chain: int) -> list[dict[str, Any]]:
     step, loss = run.table["step"], run.table["loss"].reshape(len(run.table["step"]), -1)[:, chain]
     step, loss = step[np.isfinite(loss)], loss[np.isfinite(loss)]
     wanted = np.unique(np.searchsorted(step, np.geomspace(1, max(1, step[-1]), 120)).clip(0, len(step) - 1))
     return [
-        {**cell._asdict(), "chain": chain, "is_best": int(is_best), "step": int(step[i]), "loss": float(loss[i])}
+        {**cell._asdict(), "chain": chain, "is_best": 0, "step": int(step[i]), "loss": float(f"{loss[i]:.6g}")}
         for i in wanted
     ]
 
@@ -118,7 +163,7 @@ def _outputs(cell: Cell, run: Run, chain: int) -> list[dict[str, Any]]:
     if not callable(problem.init) or problem.outputs is None:
         raise ValueError("the problem must have an init function and outputs")
     with jax.enable_x64(True):
-        x = np.atleast_2d(run.tensors["state.x"])[chain]
+        x = np.atleast_2d(run.tensors["state.x"])[chain].astype(np.float64)
         params = Flattening.of(problem.init(jax.random.key(0)), "float64").unflatten(jax.numpy.asarray(x))
         says = np.ravel(problem.outputs(params, problem.data[0]))
     theta, target = map(np.ravel, problem.data)

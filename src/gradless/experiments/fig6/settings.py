@@ -20,6 +20,9 @@ KINDS: dict[str, Algorithm] = {
     "aMC off": AMC(sigma=1e-2, epsilon=1e-2, n_s=100),
     "aMC on": AMC(sigma=1e-2, epsilon=1e-2, n_s=100, signal_norm=True),
 }
+# The paper's Adam was PyTorch's, in its default precision. Monte Carlo needs float64: it accepts ties, and in float32 a
+# plateau is made of them.
+PRECISION = {"GD": "float64", "Adam": "float32", "aMC off": "float64", "aMC on": "float64"}
 LABELS = {"GD": "GD", "Adam": "Adam", "aMC off": "aMC, signal norm off", "aMC on": "aMC, signal norm on"}
 KAIMING = "the paper's \"Kaiming\" start is taken to be PyTorch's default"
 ENDS_EARLY = "a run ends before 1e6 epochs once it is trained or frozen"
@@ -108,6 +111,11 @@ class Cell(NamedTuple):
     def options(self) -> dict[str, Any]:
         """Return the options of the problem."""
         return {"depth": self.depth, "init": self.init} | ({self.help: True} if self.help else {})
+
+
+def cell_of(row: dict[str, Any]) -> Cell:
+    """Return the run that a row of a table is about."""
+    return Cell(*(row[name] for name in Cell._fields))
 
 
 def plan(scale: Scale) -> Iterator[Cell]:

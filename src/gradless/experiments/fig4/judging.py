@@ -1,0 +1,87 @@
+"""The verdicts on Fig. 4, from its tables."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradless.experiments.claims import Verdict, column, judge, not_run, read_table
+from gradless.experiments.fig4.medians import by_algorithm, starting_step
+from gradless.experiments.fig4.settings import ALGORITHMS, LEARNT, MIN_RUNS, MINUS, NAMES, PLUS, STARTED, ZERO
+
+
+def check(out: Path, scale: str) -> list[Verdict]:
+    """The larger epsilon, the sooner the sine is learnt; runs that were stopped decide nothing."""
+    rows = read_table(out / "training.csv")
+    of = by_algorithm(rows)
+    if missing := [name for name in ALGORITHMS if name not in of]:
+        return [not_run(claim, says, missing, rule) for claim, (says, rule) in CLAIMS.items()]
+    runs = {(row["algorithm"], row["block"], row["chain"]) for row in rows}
+    number = min(sum(name == run[0] for run in runs) for name in ALGORITHMS)
+    is_real = scale != "smoke" and number >= MIN_RUNS and all(row["is_over"] for row in rows)
+    verdicts = [_order(of, scale, is_real), _dip_and_rise(of, scale, is_real), _learnt(of, is_real)]
+    return [verdict._replace(differs=f"{DIFFERS}: here {number} of each") for verdict in verdicts]
+
+
+CLAIMS = {  # what each says, and the rule
+    "F4a": (
+        "U falls fastest for epsilon > 0, slowest for epsilon < 0; Adam faster than GD",
+        "median U at the end: epsilon > 0 below 0 below < 0, Adam below GD",
+    ),
+    "F4b": (
+        "pseudo-loss U' dips, then rises as the sine is learnt",
+        "for Adam and epsilon > 0, median U' at first and at the end above twice its least",
+    ),
+    "F4c": (
+        "when epsilon = 0 starts on the sine, epsilon > 0 has learnt it, epsilon < 0 not at all",
+        f"median overlap with the sine above {LEARNT}, between, below {STARTED}",
+    ),
+}
+DIFFERS = "the paper gives neither its number of steps nor of runs"
+
+
+def _end(rows: list[dict[str, Any]], quantity: str) -> float:
+    """Return the median over the last twentieth of the records: Adam's loss has spikes."""
+    return float(np.median(column(rows[-max(1, len(rows) // 20) :], quantity)))
+
+
+def _order(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Verdict:
+    """Judge F4a at the end, if the sine has begun to be learnt there."""
+    last = {name: _end(rows, "loss") for name, rows in of.items()}
+    says, rule = CLAIMS["F4a"]
+    return judge(
+        "F4a",
+        says,
+        ", ".join(f"{name} {loss:.3g}" for name, loss in last.items()) + f" after {of[ZERO][-1]['step']:,.0f} steps",
+        rule,
+        holds=last[PLUS] < last[ZERO] < last[MINUS] and last["adam"] < last["gd"],
+        is_decided=is_real and (scale == "paper" or _end(of[PLUS], "overlap") > STARTED),
+    )
+
+
+def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Verdict:
+    """Judge F4b: U' at the end at least twice its least, and more of the sine learnt since."""
+    words, holds = [], True
+    for name in ("adam", PLUS):
+        dip = min(of[name], key=lambda row: row["pseudo_loss"])
+        least, end = dip["pseudo_loss"], _end(of[name], "pseudo_loss")
+        words.append(f"{name} {least:.2g} at step {dip['step']:,.0f}, {end:.2g} at the end")
+        holds &= min(of[name][0]["pseudo_loss"], end) > 2 * least and _end(of[name], "overlap") > dip["overlap"]
+    says, rule = CLAIMS["F4b"]
+    return judge("F4b", says, "; ".join(words), rule, holds=holds, is_decided=is_real and scale == "paper")
+
+
+def _learnt(of: dict[str, list[dict[str, Any]]], is_real: bool) -> Verdict:
+    """Judge F4c, at the step at which epsilon = 0 starts on the sine."""
+    start = starting_step(of[ZERO])
+    step = of[ZERO][-1]["step"] if start is None else start
+    at = {name: [row["overlap"] for row in of[name] if row["step"] <= step][-1] for name in NAMES.values()}
+    says, rule = CLAIMS["F4c"]
+    return judge(
+        "F4c",
+        says,
+        ", ".join(f"{name} {value:.2f}" for name, value in at.items()) + f" at step {step:,.0f}",
+        rule,
+        holds=at[PLUS] > LEARNT > at[ZERO] > STARTED > at[MINUS],
+        is_decided=is_real and start is not None,
+    )
