@@ -25,14 +25,18 @@ def folder(request, tmp_path_factory):
 class Notebook(Workshop):
     """Trains nothing, and keeps the names of the runs that are asked for."""
 
+    def __init__(self, out):
+        super().__init__(out, lambda words: None)
+        self.names = []
+
     def train(self, name, *args, **plan):
-        self.names = [*getattr(self, "names", []), name]
+        self.names.append(name)
 
 
 @pytest.fixture
 def asked_for(tmp_path):
     """Return a workshop that only notes which runs a figure wants."""
-    return Notebook(tmp_path, lambda words: None)
+    return Notebook(tmp_path)
 
 
 @pytest.fixture

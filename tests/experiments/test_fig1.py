@@ -5,6 +5,7 @@ import pytest
 
 from gradless.experiments import fig1
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.curves import name_curves
 from gradless.experiments.workshop import Workshop
 from gradless.plots import new_figure
 
@@ -27,7 +28,7 @@ def curves(ends: dict[str, float], early: dict[str, float]) -> list[dict]:
 
 
 def sweep(mc: list[float], gd: list[float]) -> list[dict]:
-    settings = {"mc": (1e-4, 1e-3, 1e-2, 1e-1), "gd": (1e-3, 1e-2, 1e-1, 1.0)}
+    settings = {"mc": fig1.SCALES["paper"].sigmas, "gd": fig1.SCALES["paper"].learning_rates}
     return [
         {"algorithm": name, "setting": setting, "epochs": 100_000, "accuracy": value}
         for name, values in (("mc", mc), ("gd", gd))
@@ -44,7 +45,7 @@ def runs(low: float, high: float, number: int = 30) -> list[dict]:
 
 GOOD = {
     "curves": curves({"gd": 0.955, "mc": 0.945}, {"gd": 0.1, "mc": 0.3}),
-    "sweep": sweep([0.3, 0.95, 0.5, 0.1], [0.5, 0.96, 0.94, 0.1]),
+    "sweep": sweep([0.3, 0.95, 0.5, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1]),
     "variation": runs(0.94, 0.95),
 }
 CLAIM_OF = {"sweep": "F1a", "curves": "F1b", "variation": "F1c"}
@@ -69,6 +70,19 @@ def test_smoke_makes_data_a_picture_and_verdicts_and_draws_again_from_the_files(
     assert all("digits" in verdict.differs for verdict in verdicts)
 
 
+def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, asked_for):
+    for name, rows in (GOOD | {"variation": runs(0.94, 0.95, number=16)}).items():
+        write_table(tmp_path / f"{name}.csv", rows)
+    fig1.run(tmp_path, fig1.SCALES["paper"], asked_for)  # all fifteen pairs, the five points and both curves are there
+    assert asked_for.names == []
+    (tmp_path / "sweep.csv").unlink()
+    with pytest.raises(AttributeError):  # the notebook has no run to give
+        fig1.run(tmp_path, fig1.SCALES["paper"], asked_for)
+    assert asked_for.names == ["sweep-mc-0.001"]
+    (own,) = read_table(tmp_path / "sweep.csv")
+    assert (own["setting"], own["accuracy"]) == (2e-3, 0.945)  # the point of panel (b), which is not run twice
+
+
 def test_good_tables_pass_and_are_drawn(tmp_path):
     assert outcomes(tmp_path, GOOD) == {"F1a": PASS, "F1b": PASS, "F1c": PASS}
     assert fig1.draw(tmp_path)[0].exists()
@@ -77,10 +91,10 @@ def test_good_tables_pass_and_are_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("sweep", sweep([0.95, 0.5, 0.3, 0.1], [0.5, 0.96, 0.94, 0.1])),  # the maximum of MC at the edge
-        ("sweep", sweep([0.3, 0.93, 0.5, 0.1], [0.5, 0.96, 0.94, 0.1])),  # MC below 94%
-        ("sweep", sweep([0.3, 0.95, 0.5, 0.1], [0.5, 0.98, 0.94, 0.1])),  # GD above 97%
-        ("sweep", sweep([0.3, 0.95, 0.94, 0.1], [0.1, 0.96, 0.1, 0.1])),  # the plateau of MC is broader
+        ("sweep", sweep([0.95, 0.5, 0.3, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1])),  # the maximum of MC at the edge
+        ("sweep", sweep([0.3, 0.93, 0.5, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1])),  # MC below 94%
+        ("sweep", sweep([0.3, 0.95, 0.5, 0.1, 0.1], [0.5, 0.98, 0.94, 0.1, 0.1])),  # GD above 97%
+        ("sweep", sweep([0.3, 0.95, 0.94, 0.1, 0.1], [0.1, 0.96, 0.1, 0.1, 0.1])),  # the plateau of MC is broader
         ("curves", curves({"gd": 0.955, "mc": 0.945}, {"gd": 0.4, "mc": 0.3})),  # MC faster early
         ("curves", curves({"gd": 0.965, "mc": 0.945}, {"gd": 0.1, "mc": 0.3})),  # 2 points apart at the end
         ("variation", runs(0.945, 0.946)),
@@ -103,6 +117,7 @@ def test_a_small_scale_or_a_missing_part_decides_nothing(tmp_path):
     only_gd = [row for row in GOOD["curves"] if row["run"] == "gd"]
     assert outcomes(tmp_path / "gd", GOOD | {"curves": only_gd})["F1b"] == NOT_DECIDED
     assert fig1.draw(tmp_path / "gd")[0].exists()
+    assert outcomes(tmp_path / "points", GOOD | {"sweep": GOOD["sweep"][:-1]})["F1a"] == NOT_DECIDED
     assert outcomes(tmp_path / "few", GOOD | {"variation": runs(0.94, 0.95, number=9)})["F1c"] == NOT_DECIDED
 
 
@@ -117,7 +132,7 @@ def test_only_panels_without_curves_have_no_numbers_on_their_axes():
     _, (empty, drawn) = new_figure(2)
     drawn.plot([1, 10], [1, 2], label="a curve")
     for axis in (empty, drawn):
-        fig1.name_curves(axis)
+        name_curves(axis)
     assert len(drawn.get_xticks()) > 1
     assert len(drawn.get_yticks()) > 1
     assert len(empty.get_xticks()) == len(empty.get_yticks()) == 0

@@ -40,6 +40,12 @@ def test_smoke_makes_data_a_picture_and_verdicts_and_draws_again_from_the_files(
     assert all("digits" in verdict.differs for verdict in verdicts)
 
 
+def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, asked_for):
+    write_curves(tmp_path, PAPER)
+    fig7.run(tmp_path, fig7.SCALES["paper"], asked_for)
+    assert asked_for.names == []
+
+
 def test_the_papers_order_passes_and_is_drawn(tmp_path):
     assert outcomes(tmp_path, PAPER) == [PASS, PASS]
     assert fig7.draw(tmp_path)[0].exists()

@@ -8,8 +8,7 @@ import numpy as np
 
 from gradless.experiments import fig1
 from gradless.experiments.claims import Verdict, column, judge, not_run, read_table
-from gradless.experiments.fig1 import (
-    INIT,
+from gradless.experiments.curves import (
     NAMES,
     draw_curve,
     finish_panels,
@@ -17,10 +16,9 @@ from gradless.experiments.fig1 import (
     last,
     name_curves,
     records,
-    saved_curve,
-    stand_in,
-    train_curves,
+    train_curve,
 )
+from gradless.experiments.fig1 import INIT, stand_in, train_curves
 from gradless.experiments.workshop import Workshop
 from gradless.kernels import AMC
 from gradless.plots import COLOURS, DASHES, new_figure, save
@@ -57,16 +55,14 @@ SCALES = {  # 479 divides the 1,437 digits: no short last minibatch, which would
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     """Train by aMC on a growing batch and on the full batch, by MC and GD as in Fig. 1b, and by aMC on minibatches."""
-    rows: list[dict[str, Any]] = []
 
     def train(name: str, batch: str, steps: int) -> None:
         plan = records(steps) | {"batch": batch, "options": {"init": INIT["amc"]}}
-        with saved_curve(out, rows, name) as curve_of:
-            curve_of(workshop.train(name, scale.curves.problem, AMC_SETTINGS, **plan))
+        train_curve(out, workshop, name, name, scale.curves.problem, AMC_SETTINGS, **plan)
 
     train("progressive", f"progressive:{scale.start}", scale.progressive_steps)
     train("amc", "full", scale.epochs)
-    train_curves(out, scale.curves, workshop, rows)
+    train_curves(out, scale.curves, workshop)
     train("minibatch", str(scale.minibatch), scale.minibatch_steps)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradless.engine.flat import Flattening
 from gradless.experiments.claims import table_so_far, write_table
-from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KINDS, PRECISION, TRAINED, Cell, Scale, cell_of, plan
+from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KINDS, TRAINED, Cell, Scale, cell_of, plan
 from gradless.experiments.workshop import Run, Workshop, has_checkpoint, is_finished, read_run
 from gradless.problems import make_problem
 
@@ -34,7 +34,6 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
                 target_loss=1e-4 if cell.depth in scale.shown and not cell.help else TRAINED,
                 stop_when_frozen=True,
                 record_every=max(1, steps // 1000),
-                precision=PRECISION[cell.kind],
             )
     finally:
         collect(out, scale)
@@ -163,7 +162,7 @@ def _outputs(cell: Cell, run: Run, chain: int) -> list[dict[str, Any]]:
     if not callable(problem.init) or problem.outputs is None:
         raise ValueError("the problem must have an init function and outputs")
     with jax.enable_x64(True):
-        x = np.atleast_2d(run.tensors["state.x"])[chain].astype(np.float64)
+        x = np.atleast_2d(run.tensors["state.x"])[chain]
         params = Flattening.of(problem.init(jax.random.key(0)), "float64").unflatten(jax.numpy.asarray(x))
         says = np.ravel(problem.outputs(params, problem.data[0]))
     theta, target = map(np.ravel, problem.data)

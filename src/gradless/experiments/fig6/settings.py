@@ -20,9 +20,6 @@ KINDS: dict[str, Algorithm] = {
     "aMC off": AMC(sigma=1e-2, epsilon=1e-2, n_s=100),
     "aMC on": AMC(sigma=1e-2, epsilon=1e-2, n_s=100, signal_norm=True),
 }
-# The paper's Adam was PyTorch's, in its default precision. Monte Carlo needs float64: it accepts ties, and in float32 a
-# plateau is made of them.
-PRECISION = {"GD": "float64", "Adam": "float32", "aMC off": "float64", "aMC on": "float64"}
 LABELS = {"GD": "GD", "Adam": "Adam", "aMC off": "aMC, signal norm off", "aMC on": "aMC, signal norm on"}
 KAIMING = "the paper's \"Kaiming\" start is taken to be PyTorch's default"
 ENDS_EARLY = "a run ends before 1e6 epochs once it is trained or frozen"
