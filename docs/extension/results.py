@@ -26,7 +26,7 @@ def publish(source: Path) -> None:
     shown = DATA / scale / figure
     shown.mkdir(parents=True)
     importlib.import_module(module_of(figure)).draw(source)
-    for path in (*source.glob("*.csv"), *source.glob("*.png")):
+    for path in (path for ending in ("csv", "npy", "png") for path in source.glob(f"*.{ending}")):
         shutil.copy(path, shown)
     PAGE.write_text(with_figure(PAGE.read_text(), shown))
 

@@ -76,6 +76,17 @@ def test_a_loss_that_was_not_reached_is_not_decided(tmp_path):
     assert [verdict.outcome for verdict in fig2.check(tmp_path, "quick")] == [NOT_DECIDED] * 4
 
 
+def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, folder, asked_for):
+    for name in ("curves.csv", "cuts.csv"):
+        write_table(tmp_path / name, read_table(folder / "F2" / name))
+    fig2.run(tmp_path, fig2.SCALES["smoke"], asked_for)
+    assert asked_for.names == []
+    write_table(tmp_path / "cuts.csv", [row for row in read_table(tmp_path / "cuts.csv") if row["panel"] != "c"])
+    with pytest.raises(AttributeError):  # the notebook has no run to give
+        fig2.run(tmp_path, fig2.SCALES["smoke"], asked_for)
+    assert asked_for.names == ["amc-width-6-depth-2"]
+
+
 def test_what_has_not_been_run_yet_is_said(tmp_path, folder):
     for name in ("curves.csv", "cuts.csv"):
         rows = [row for row in read_table(folder / "F2" / name) if row["panel"] == "a"]

@@ -1,6 +1,7 @@
 """Fig. 5: verdicts on hand-made tables, and the whole of it at smoke scale where MNIST can be had."""
 
 import dataclasses
+import shutil
 
 import jax
 import numpy as np
@@ -118,7 +119,7 @@ def test_the_norm_is_that_of_the_gradient(mnist_is_here):
     assert slope == pytest.approx(norm, rel=2e-2)
 
 
-def test_smoke_scale_runs_and_redraws(tmp_path, mnist_is_here):
+def test_smoke_scale_runs_redraws_and_goes_on_from_its_tables(tmp_path, mnist_is_here, asked_for):
     scale = fig5.SCALES["smoke"]
     fig5.run(tmp_path, scale, Workshop(tmp_path, lambda words: None))
     rows = read_table(tmp_path / "training.csv")
@@ -131,6 +132,18 @@ def test_smoke_scale_runs_and_redraws(tmp_path, mnist_is_here):
     fig5.draw(tmp_path)  # from the files alone
     assert picture.stat().st_size > 10_000
     assert picture.with_suffix(".svg").exists()
+    tables = {path: path.read_text() for path in tmp_path.glob("*.csv")}
+    for name in ("aMC", "GD"):
+        shutil.rmtree(tmp_path / "runs" / name)
+    fig5.run(tmp_path, scale, asked_for)
+    assert asked_for.names == []
+    assert {path: path.read_text() for path in tables} == tables
+    with pytest.raises(AttributeError):  # the notebook has no run to give
+        fig5.run(tmp_path, dataclasses.replace(scale, steps=13), asked_for)
+    (tmp_path / fig5.END).unlink()  # gradient descent cannot start again where aMC has ended
+    with pytest.raises(AttributeError):
+        fig5.run(tmp_path, dataclasses.replace(scale, steps_again=2), asked_for)
+    assert asked_for.names == ["aMC", "aMC"]
 
 
 def test_gradient_descent_goes_on_where_amc_has_ended(tmp_path, mnist_is_here):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, write_table
+from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, table_so_far, write_table
 from gradless.experiments.workshop import Run, Workshop
 from gradless.kernels import AMC, Metropolis
 from gradless.models import MLP
@@ -72,11 +72,14 @@ SCALES = {
 
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
-    """Train nets of many sizes to the sine, and count how often moves are accepted at each loss."""
-    curves: list[dict[str, Any]] = []
-    cuts: list[dict[str, Any]] = []
+    """Train nets of many sizes, but for those in the tables, and count how often moves are accepted at each loss."""
+    cuts = table_so_far(out / "cuts.csv")  # written last
+    over = {_net(row) for row in cuts}
+    curves = [row for row in table_so_far(out / "curves.csv") if _net(row) in over]
     for panel, (name, varied) in PANELS.items():
         for width, depth in _nets(scale, varied):
+            if (panel, width, depth) in over:
+                continue
             trained = workshop.train(
                 f"{name}-width-{width}-depth-{depth}",
                 "sine",
@@ -94,6 +97,10 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
             cuts += [net | row for row in _acceptance(trained, np.asarray(CUTS))]
             write_table(out / "curves.csv", curves)  # what is there can be drawn before the last net has been trained
             write_table(out / "cuts.csv", cuts)
+
+
+def _net(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["panel"], row["width"], row["depth"]
 
 
 def _nets(scale: Scale, varied: str) -> Iterator[tuple[int, int]]:

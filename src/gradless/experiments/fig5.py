@@ -1,6 +1,6 @@
 """Fig. 5: aMC trains a simple recurrent net whose gradients vanish or explode. Paper: Sec. II D."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from gradless.types import Algorithm, Params
 TITLE = "Recurrent net on pixel sequences: gradients fail, aMC learns"
 PROBLEM = "gradless.experiments.fig5:recurrent"
 LN2 = float(np.log(2))  # the loss of not knowing
+END = "end-of-aMC.npy"  # the parameters that gradient descent starts from again
 TARGET = 0.998  # the test accuracy of the paper, at which aMC may stop
 KINDS: dict[str, Algorithm] = {
     "aMC": AMC(sigma=1e-3, n_s=100, epsilon=0.0),
@@ -87,11 +88,19 @@ def _with_norm(problem: Problem) -> Problem:
 
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
-    """Train by aMC, GD and Adam, then by GD from where aMC has ended; what is there so far is always saved."""
+    """Train by aMC, GD and Adam, then by GD from where aMC has ended, but for what the tables have to its end."""
     options: dict[str, Any] = {"hidden": scale.hidden, "shrink": scale.shrink}
+    end = out / END
+    again = dict.fromkeys(AGAIN if scale.steps_again else (), scale.steps_again)
+    again = {
+        name: steps for name, steps in again.items() if not _is_over(out / "from-large-gradients.csv", name, steps)
+    }
     try:
         for kind, algorithm in KINDS.items():
             steps = scale.steps if kind == "aMC" else scale.steps_gradient
+            is_needed = kind == "aMC" and again and not end.exists()
+            if _is_over(out / "training.csv", kind, steps) and not is_needed:
+                continue
             run = workshop.train(
                 kind,
                 PROBLEM,
@@ -103,49 +112,60 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
                 target_metric=f"accuracy >= {TARGET}" if kind == "aMC" else None,
             )
             if kind == "aMC":
-                np.save(out / "end-of-aMC.npy", np.ravel(run.tensors["state.x"]))
-        for name, algorithm in AGAIN.items() if scale.steps_again else ():
+                np.save(end, np.ravel(run.tensors["state.x"]))
+        for name, steps in again.items():
             workshop.train(
                 name,
                 PROBLEM,
-                algorithm,
-                options={**options, "start": str(out / "end-of-aMC.npy")},
-                steps=scale.steps_again,
+                AGAIN[name],
+                options={**options, "start": str(end)},
+                steps=steps,
                 batch=str(scale.batch),
-                record_every=max(1, scale.steps_again // 20),
+                record_every=max(1, steps // 20),
             )
     finally:
         collect(out, scale)
 
 
+def _is_over(table: Path, name: str, steps: int) -> bool:
+    """Return whether a table has a run to its end: all steps, or for aMC the accuracy at which it stops."""
+    rows = [row for row in table_so_far(table) if row["algorithm"] == name]
+    return any(row["step"] >= steps or (name == "aMC" and row["accuracy"] >= TARGET) for row in rows)
+
+
 def collect(out: Path, scale: Scale) -> None:
-    """Save the records of all runs in one table, and what was run in another."""
-    rows = list(_records(out, KINDS))
+    """Save the records of all runs in one table, and what was run in another; what is not stored here stays in them."""
+    rows = _records(out, "training.csv", KINDS)
     if rows:
         write_table(out / "training.csv", rows)
-        steps = {
-            kind: max(row["step"] for row in rows if row["algorithm"] == kind)
-            for kind in dict.fromkeys(row["algorithm"] for row in rows)
-        }
         about = [
-            {"algorithm": kind, "steps": n, "shrink": scale.shrink, "batch": scale.batch} for kind, n in steps.items()
+            {"algorithm": kind, "steps": max(row["step"] for row in rows if row["algorithm"] == kind)}
+            | {"shrink": scale.shrink, "batch": scale.batch, "hidden": scale.hidden}
+            for kind in dict.fromkeys(row["algorithm"] for row in rows)
         ]
-        write_table(out / "runs.csv", [{**row, "hidden": scale.hidden} for row in about])
-    again = list(_records(out, AGAIN))
+        write_table(out / "runs.csv", about)
+    again = _records(out, "from-large-gradients.csv", AGAIN)
     if again:
         write_table(out / "from-large-gradients.csv", again)
 
 
-def _records(out: Path, names: Any) -> Iterator[dict[str, Any]]:
+def _records(out: Path, table: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the records of the runs of these names: of those stored here, else as the table has them."""
+    noted = table_so_far(out / table)
+    rows: list[dict[str, Any]] = []
     for name in names:
         path = out / "runs" / name
-        if not has_checkpoint(path):
-            continue
-        table = read_run(path).table
-        for i, step in enumerate(table["step"]):
-            values = {key: float(table[key][i]) for key in ("loss", "accuracy", "acceptance", "sigma")}
-            values["gradient_norm"] = float(table["gradient_norm"][i]) if "gradient_norm" in table else float("nan")
-            yield {"algorithm": name, "step": int(step), **values}
+        stored = has_checkpoint(path)
+        rows += _stored_records(path) if stored else [row for row in noted if row["algorithm"] == name]
+    return rows
+
+
+def _stored_records(path: Path) -> Iterator[dict[str, Any]]:
+    table = read_run(path).table
+    for i, step in enumerate(table["step"]):
+        values = {key: float(table[key][i]) for key in ("loss", "accuracy", "acceptance", "sigma")}
+        values["gradient_norm"] = float(table["gradient_norm"][i]) if "gradient_norm" in table else float("nan")
+        yield {"algorithm": path.name, "step": int(step), **values}
 
 
 def draw(out: Path) -> list[Path]:
