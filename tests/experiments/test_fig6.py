@@ -116,7 +116,8 @@ def paper_outputs(deep_adam=0.0):
 
 def judged(tmp_path, rows, outputs, scale="paper"):
     write_table(tmp_path / "runs.csv", rows)
-    write_table(tmp_path / "outputs.csv", outputs)
+    if outputs:
+        write_table(tmp_path / "outputs.csv", outputs)
     verdicts = fig6.check(tmp_path, scale)
     assert {verdict.claim for verdict in verdicts} == {"F6a", "F6b", "F6c", "F6d", "F6e"}
     return {(verdict.claim, verdict.says): verdict.outcome for verdict in verdicts}
@@ -167,6 +168,18 @@ def test_outputs_are_judged_at_the_end(tmp_path):
     few = [row for row in paper_rows() if row["chain"] < 4 or (row["kind"], row["depth"]) != ("Adam", 64)]
     outcome = {claim: found for (claim, _), found in judged(tmp_path, few, paper_outputs()).items()}
     assert outcome["F6b"] == NOT_DECIDED
+
+
+@pytest.mark.parametrize(
+    ("trained", "frozen", "outcome"),
+    [(5, 0, PASS), (4, 0, NOT_DECIDED), (4, 5, NOT_DECIDED), (4, 6, FAIL), (0, 6, FAIL), (6, 5, PASS), (5, 6, FAIL)],
+)
+def test_half_of_ten_runs_is_known_before_the_last_when_the_others_cannot_change_it(tmp_path, trained, frozen, outcome):
+    others = [row for row in paper_rows() if (row["help"], row["depth"], row["kind"]) != ("layer_norm", 128, "aMC off")]
+    ends = [500] * trained + ["frozen"] * frozen
+    rows = others + [line("aMC off", 128, end, 9, chain, "layer_norm") for chain, end in enumerate(ends)]
+    of_amc = [found for (claim, says), found in judged(tmp_path, rows, []).items() if claim == "F6e" and "aMC" in says]
+    assert of_amc == [outcome]
 
 
 def test_smoke_scale_runs_and_redraws(tmp_path):

@@ -34,6 +34,7 @@ AGAIN: dict[str, Algorithm] = {  # started where aMC has ended, in the regime of
 }
 COLOURS = {"aMC": "#2e8b57", "GD": "#7f7f7f", "Adam": "#4aa3df"}
 DASHES = {"aMC": "-", "GD": ":", "Adam": "-."}
+MARKERS = {"GD": "s", "Adam": "D"}  # where their curves end, at a small scale long before aMC's
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _stored_records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def draw(out: Path) -> list[Path]:
-    """Draw (a) loss, (b) test accuracy and (c) the norm of the gradient at the models of aMC."""
+    """Draw (a) loss, (b) test accuracy and (c) the norm of the gradient at the models of aMC, with their loss."""
     rows = read_table(out / "training.csv")
     figure, (loss, accuracy, gradient) = new_figure(3, num_columns=3)
     for kind in ("GD", "Adam", "aMC"):
@@ -178,21 +179,26 @@ def draw(out: Path) -> list[Path]:
             continue
         style: dict[str, Any] = {"color": COLOURS[kind], "linestyle": DASHES[kind], "label": kind}
         style["linewidth"] = {"GD": 3.0, "Adam": 2.0}.get(kind, 1.4)  # to be seen where the curves coincide
-        loss.plot(column(mine, "step"), column(mine, "loss"), **style)
-        accuracy.plot(column(mine, "step"), 100 * column(mine, "accuracy"), **style)
+        style |= {"marker": MARKERS[kind], "markevery": [len(mine) - 1]} if kind in MARKERS else {}
+        step = column(mine, "step")
+        loss.plot(step, column(mine, "loss"), **style)
+        accuracy.plot(step, 100 * column(mine, "accuracy"), **style)
         if kind == "aMC":
-            gradient.plot(column(mine, "step"), column(mine, "gradient_norm"), **style)
+            gradient.plot(step, column(mine, "gradient_norm"), color=COLOURS["Adam"], linewidth=1.4, label="|∇U|")
+            gradient.plot(step, column(mine, "loss"), "--", color=COLOURS["aMC"], linewidth=1.4, label="U, as in (a)")
     loss.axhline(LN2, color="black", linewidth=0.6, linestyle=(0, (1, 3)))
     loss.annotate(
         "ln 2", (0.98, LN2), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right"
     )
     loss.set(xlabel="step n", ylabel="loss U (minibatch)", ylim=(0, max(0.8, 1.1 * LN2)))
     accuracy.set(xlabel="step n", ylabel="test accuracy C (%)", ylim=(40, 101))
-    gradient.set(xlabel="step n", ylabel="|∇U| along aMC", yscale="log")
+    gradient.set(xlabel="step n", ylabel="|∇U| and U along aMC", yscale="log")
     for letter, axis in zip("abc", (loss, accuracy, gradient), strict=True):
         axis.set_title(f"({letter})", loc="left", fontsize=10)
         axis.grid(alpha=0.25, linewidth=0.5)
     loss.legend(frameon=False, loc="lower left")
+    if gradient.lines:
+        gradient.legend(frameon=False, loc="upper left")
     return [save(figure, out / "fig5")]
 
 

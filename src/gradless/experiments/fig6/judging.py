@@ -160,8 +160,7 @@ def _judge_helped(rows: list[dict[str, Any]], kind: str, depths: Sequence[int], 
         for help_ in ("skip", "layer_norm")
         for depth in depths
     }
-    enough = [2 * _trained(group) >= len(group) for group in groups.values()]
-    is_whole = all(len(group) >= 10 and all(map(_is_final, group)) for group in groups.values())
+    halves = [_is_half_trained(group) for group in groups.values()]
     words = [f"{help_} d={d}: {_trained(group)}/{len(group)}" for (help_, d), group in groups.items() if group]
     where = "depth 64" if len(depths) == 1 else "all depths"
     return judge(
@@ -169,7 +168,16 @@ def _judge_helped(rows: list[dict[str, Any]], kind: str, depths: Sequence[int], 
         f"{LABELS[kind]} trains at {where} with skip connections or layer norm",
         "; ".join(words) or "no runs",
         "at least 5 of 10 for each of the two",
-        holds=all(enough),
-        is_decided=is_real and is_whole,
+        holds=all(halves),
+        is_decided=is_real and (False in halves or None not in halves),
         differs=KAIMING,
     )
+
+
+def _is_half_trained(rows: Sequence[dict[str, Any]]) -> bool | None:
+    """Return whether half of ten or more runs are trained; None while those still to come can change that."""
+    runs = max(len(rows), 10)
+    if 2 * _trained(rows) >= runs:
+        return True
+    failed = sum(_is_final(row) for row in rows) - _trained(rows)
+    return False if 2 * failed > runs else None
