@@ -21,13 +21,17 @@ DATA = DOCS / "results"
 def publish(source: Path) -> None:
     """Show the data of one figure, in a folder such as reproduction/paper/F6, in place of what is shown of it."""
     figure, scale = source.name, source.parent.name
-    for earlier in DATA.glob(f"*/{figure}"):
-        shutil.rmtree(earlier)
     shown = DATA / scale / figure
-    shown.mkdir(parents=True)
     importlib.import_module(module_of(figure)).draw(source)
-    for path in (path for ending in ("csv", "npy", "png") for path in source.glob(f"*.{ending}")):
-        shutil.copy(path, shown)
+    if source.resolve() != shown.resolve():
+        for earlier in DATA.glob(f"*/{figure}"):
+            shutil.rmtree(earlier)
+        shown.mkdir(parents=True)
+        for path in (path for ending in ("csv", "npy", "png") for path in source.glob(f"*.{ending}")):
+            shutil.copy(path, shown)
+        (shown.parent / "scale.txt").write_text(f"{scale}\n")  # as in the folder of a reproduction
+    for drawing in shown.glob("*.svg"):  # of a figure that is drawn where it is shown; the page has the PNG
+        drawing.unlink()
     PAGE.write_text(with_figure(PAGE.read_text(), shown))
 
 

@@ -80,6 +80,10 @@ def test_a_folder_keeps_to_one_scale(reproduce, copied):
         words = reproduce("F3", "--scale", "quick", "-o", copied, *more, code=2)
         assert "holds figures of --scale smoke: give that scale, or another --out" in words
     assert (copied / "verdicts.json").read_text() == before
+    (copied / "scale.txt").unlink()
+    words = reproduce("F3", "--scale", "smoke", "-o", copied, code=2)
+    assert "holds tables of an unknown scale: write it into" in words
+    assert not (copied / "scale.txt").exists()
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,13 @@ def test_chains_do_not_share_what_only_one_of_them_has_drawn():
         gl.train(MC, lambda params: loss(params["x"]), draw, steps=1, chains=2)
 
 
+def test_what_is_not_trained_comes_back_as_the_callers_own():
+    mask = np.array([True, False])
+    found = gl.train(MC, lambda params: loss(params["x"]), {"x": START, "mask": mask}, steps=1).params["mask"]
+    found[0] = False  # neither read-only nor the array that went in
+    assert mask.tolist() == [True, False]
+
+
 class Line:
     """A model that holds its weights and can be called: a pytree, not a function that draws one."""
 

@@ -1,12 +1,15 @@
 """Fig. 1: smoke scale makes data, picture and verdicts; hand-made tables are judged as the claims say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from gradless.experiments import fig1
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
 from gradless.experiments.curves import name_curves
-from gradless.experiments.workshop import Workshop
+from gradless.experiments.tables import read_table, write_table
+from gradless.experiments.workshop import Run, Workshop
 from gradless.plots import new_figure
 
 
@@ -21,6 +24,7 @@ def curves(ends: dict[str, float], early: dict[str, float]) -> list[dict]:
             "seconds": epoch,
             "loss": loss,
             "accuracy": accuracy,
+            "is_over": 1,
         }
         for name in ("gd", "mc")
         for epoch, loss, accuracy in ((0, 0.9, 0.1), (10_000, early[name], 0.8), (100_000, 0.07, ends[name]))
@@ -70,17 +74,33 @@ def test_smoke_makes_data_a_picture_and_verdicts_and_draws_again_from_the_files(
     assert all("digits" in verdict.differs for verdict in verdicts)
 
 
-def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, asked_for):
-    for name, rows in (GOOD | {"variation": runs(0.94, 0.95, number=16)}).items():
+def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, first_asked_for):
+    paper, variation = fig1.SCALES["paper"], runs(0.94, 0.95, number=16)
+    for name, rows in (GOOD | {"variation": variation}).items():
         write_table(tmp_path / f"{name}.csv", rows)
-    fig1.run(tmp_path, fig1.SCALES["paper"], asked_for)  # all fifteen pairs, the five points and both curves are there
-    assert asked_for.names == []
+    assert first_asked_for(fig1, tmp_path, paper) is None
+    write_table(tmp_path / "variation.csv", [row for row in variation if row["seed"] != 7])
+    assert first_asked_for(fig1, tmp_path, paper) == "mc-seed-7"
     (tmp_path / "sweep.csv").unlink()
-    with pytest.raises(AttributeError):  # the notebook has no run to give
-        fig1.run(tmp_path, fig1.SCALES["paper"], asked_for)
-    assert asked_for.names == ["sweep-mc-0.001"]
+    assert first_asked_for(fig1, tmp_path, paper) == "sweep-mc-0.001"
     (own,) = read_table(tmp_path / "sweep.csv")
     assert (own["setting"], own["accuracy"]) == (2e-3, 0.945)  # the point of panel (b), which is not run twice
+    write_table(tmp_path / "curves.csv", [row | {"is_over": int(row["run"] == "mc")} for row in GOOD["curves"]])
+    assert first_asked_for(fig1, tmp_path, paper) == "mnist-gd"
+
+
+def test_points_are_drawn_and_kept_in_order(tmp_path):
+    write_table(tmp_path / "sweep.csv", GOOD["sweep"][::-1])
+    scale = replace(fig1.SCALES["paper"], sigmas=(*fig1.SCALES["paper"].sigmas, 1e-5))
+
+    class Short(Workshop):
+        def train(self, name, *args, **plan):
+            return Run(tmp_path, {"step": np.array([0, 9]), "accuracy": np.array([0.2, np.nan])}, {}, {})
+
+    fig1.train_points(tmp_path, scale, Short(tmp_path, print), "mc", (1e-5,))
+    rows = read_table(tmp_path / "sweep.csv")
+    assert rows == sorted(rows, key=lambda row: (row["algorithm"], row["setting"]))
+    assert {"algorithm": "mc", "setting": 1e-5, "epochs": 0, "accuracy": 0.2} in rows  # where it was last a number
 
 
 def test_good_tables_pass_and_are_drawn(tmp_path):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gradless.experiments import fig2
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, column, read_table, write_table
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
+from gradless.experiments.tables import column, read_table, write_table
 from gradless.experiments.workshop import Run
 
 FIGURE = "F2"
@@ -76,15 +77,15 @@ def test_a_loss_that_was_not_reached_is_not_decided(tmp_path):
     assert [verdict.outcome for verdict in fig2.check(tmp_path, "quick")] == [NOT_DECIDED] * 4
 
 
-def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, folder, asked_for):
+def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, folder, first_asked_for):
     for name in ("curves.csv", "cuts.csv"):
         write_table(tmp_path / name, read_table(folder / "F2" / name))
-    fig2.run(tmp_path, fig2.SCALES["smoke"], asked_for)
-    assert asked_for.names == []
+    assert first_asked_for(fig2, tmp_path, fig2.SCALES["smoke"]) is None
     write_table(tmp_path / "cuts.csv", [row for row in read_table(tmp_path / "cuts.csv") if row["panel"] != "c"])
-    with pytest.raises(AttributeError):  # the notebook has no run to give
-        fig2.run(tmp_path, fig2.SCALES["smoke"], asked_for)
-    assert asked_for.names == ["amc-width-6-depth-2"]
+    assert first_asked_for(fig2, tmp_path, fig2.SCALES["smoke"]) == "amc-width-6-depth-2"
+    write_table(tmp_path / "cuts.csv", [{"panel": "a", "width": 6}])
+    with pytest.raises(ValueError, match=r"cuts.csv has no column depth: restore it, or delete it"):
+        first_asked_for(fig2, tmp_path, fig2.SCALES["smoke"])
 
 
 def test_what_has_not_been_run_yet_is_said(tmp_path, folder):

@@ -3,7 +3,8 @@
 import pytest
 
 from gradless.experiments import fig3
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
+from gradless.experiments.tables import read_table, write_table
 
 FIGURE = "F3"
 

@@ -9,9 +9,11 @@ import pytest
 from gradless.data import log_sine
 from gradless.data.functions import log_term
 from gradless.experiments import fig4
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, column, read_table, write_table
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
 from gradless.experiments.fig4.medians import medians, overlap
+from gradless.experiments.fig4.running import collect
 from gradless.experiments.fig4.settings import ALGORITHMS, MINUS, PLUS, SINE, ZERO
+from gradless.experiments.tables import column, read_table, write_table
 from gradless.experiments.workshop import Stopped, Workshop
 
 FIGURE = "F4"
@@ -103,10 +105,21 @@ def test_medians_hold_what_a_run_that_is_over_has_reached():
     assert {row["step"]: row["loss"] for row in medians(rows)} == {0: 9.0, 5: 9.0, 10: 5.0, 20: 2.0}
 
 
-def test_a_reproduction_goes_on_from_its_tables_alone(folder, tmp_path, asked_for):
+def test_a_reproduction_goes_on_from_its_tables_alone(folder, tmp_path, first_asked_for):
     shutil.copytree(folder / "F4", tmp_path, dirs_exist_ok=True)
+    scale, path = fig4.SCALES["smoke"], tmp_path / "training.csv"
     tables = {path: path.read_text() for path in tmp_path.glob("*.csv")}
     shutil.rmtree(tmp_path / "runs" / "adam-0")
-    fig4.run(tmp_path, replace(fig4.SCALES["smoke"], blocks=2), asked_for)
-    assert asked_for.names == [f"{name.replace(' ', '-epsilon-')}-1" for name in ALGORITHMS]
+    (tmp_path / "runs" / "gd-0" / "finished").unlink()  # stopped here, and finished elsewhere
+    assert first_asked_for(fig4, tmp_path, scale) is None
+    assert first_asked_for(fig4, tmp_path, replace(scale, blocks=2)) == "gd-1"
+    collect(tmp_path, scale)
     assert {path: path.read_text() for path in tables} == tables
+    write_table(path, [row | {"is_over": int(row["algorithm"] != "adam")} for row in read_table(path)])
+    assert first_asked_for(fig4, tmp_path, scale) == "adam-0"
+
+
+def test_runs_that_were_stopped_do_not_take_a_verdict_back(tmp_path):
+    begun = [row | {"block": 9, "is_over": 0, "loss": 9.0, "pseudo_loss": 9.0} for row in table()]
+    write_table(tmp_path / "training.csv", table() + begun)
+    assert [verdict.outcome for verdict in fig4.check(tmp_path, "paper")] == [PASS, PASS, PASS]

@@ -10,7 +10,8 @@ import pytest
 from gradless.data import mnist
 from gradless.data.store import DataUnavailable
 from gradless.experiments import fig5
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
+from gradless.experiments.tables import read_table, write_table
 from gradless.experiments.workshop import Workshop
 
 LN2 = fig5.LN2
@@ -119,7 +120,7 @@ def test_the_norm_is_that_of_the_gradient(mnist_is_here):
     assert slope == pytest.approx(norm, rel=2e-2)
 
 
-def test_smoke_scale_runs_redraws_and_goes_on_from_its_tables(tmp_path, mnist_is_here, asked_for):
+def test_smoke_scale_runs_redraws_and_goes_on_from_its_tables(tmp_path, mnist_is_here, first_asked_for):
     scale = fig5.SCALES["smoke"]
     fig5.run(tmp_path, scale, Workshop(tmp_path, lambda words: None))
     rows = read_table(tmp_path / "training.csv")
@@ -135,15 +136,14 @@ def test_smoke_scale_runs_redraws_and_goes_on_from_its_tables(tmp_path, mnist_is
     tables = {path: path.read_text() for path in tmp_path.glob("*.csv")}
     for name in ("aMC", "GD"):
         shutil.rmtree(tmp_path / "runs" / name)
-    fig5.run(tmp_path, scale, asked_for)
-    assert asked_for.names == []
+    assert first_asked_for(fig5, tmp_path, scale) is None
     assert {path: path.read_text() for path in tables} == tables
-    with pytest.raises(AttributeError):  # the notebook has no run to give
-        fig5.run(tmp_path, dataclasses.replace(scale, steps=13), asked_for)
-    (tmp_path / fig5.END).unlink()  # gradient descent cannot start again where aMC has ended
-    with pytest.raises(AttributeError):
-        fig5.run(tmp_path, dataclasses.replace(scale, steps_again=2), asked_for)
-    assert asked_for.names == ["aMC", "aMC"]
+    again = dataclasses.replace(scale, steps_again=2)
+    assert first_asked_for(fig5, tmp_path, again) == "GD without clipping"
+    (tmp_path / fig5.END).unlink()  # it starts where aMC has ended
+    assert first_asked_for(fig5, tmp_path, again) == "aMC"
+    write_table(tmp_path / "training.csv", [row | {"is_over": int(row["algorithm"] != "GD")} for row in rows])
+    assert first_asked_for(fig5, tmp_path, scale) == "GD"
 
 
 def test_gradient_descent_goes_on_where_amc_has_ended(tmp_path, mnist_is_here):

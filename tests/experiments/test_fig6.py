@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from gradless.experiments import fig6
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
-from gradless.experiments.fig6.settings import DEEPER, DEPTHS, PAPER_STEPS, plan
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
+from gradless.experiments.fig6.settings import DEEPER, DEPTHS, INITS, PAPER_STEPS, plan
 from gradless.experiments.fig6.survival import induction_times, log_rank, p_value
+from gradless.experiments.tables import read_table, write_table
 from gradless.experiments.workshop import Stopped, Workshop
 
 
@@ -62,10 +63,10 @@ def line(kind, depth, end, steps=PAPER_STEPS, chain=0, help_=""):
     return {
         "kind": kind,
         "depth": depth,
-        "init": "pytorch",
-        "block": 0,
+        "init": INITS[chain // 2 % 2],  # the runs of a plan with two chains, one after the other
+        "block": chain // 4,
         "help": help_,
-        "chain": chain,
+        "chain": chain % 2,
         "steps": end if is_trained else steps,
         "loss": 0.009 if is_trained else 0.046875,
         "induction": end if is_trained else "",
@@ -165,14 +166,14 @@ def test_outputs_are_judged_at_the_end(tmp_path):
     undecided = [claim for (claim, _), outcome in judged(tmp_path, rows, paper_outputs()).items() if outcome != PASS]
     assert undecided == ["F6b"]
     # That a method leaves the deep net flat is known from five runs on, here as in F6a.
-    few = [row for row in paper_rows() if row["chain"] < 4 or (row["kind"], row["depth"]) != ("Adam", 64)]
+    few = [row for row in paper_rows() if row["block"] == 0 or (row["kind"], row["depth"]) != ("Adam", 64)]
     outcome = {claim: found for (claim, _), found in judged(tmp_path, few, paper_outputs()).items()}
     assert outcome["F6b"] == NOT_DECIDED
 
 
 @pytest.mark.parametrize(
     ("trained", "frozen", "outcome"),
-    [(5, 0, PASS), (4, 0, NOT_DECIDED), (4, 5, NOT_DECIDED), (4, 6, FAIL), (0, 6, FAIL), (6, 5, PASS), (5, 6, FAIL)],
+    [(5, 0, PASS), (4, 0, NOT_DECIDED), (4, 5, NOT_DECIDED), (4, 6, FAIL), (0, 6, FAIL), (5, 5, PASS), (5, 9, PASS)],
 )
 def test_half_of_ten_runs_is_known_before_the_last_when_the_others_cannot_change_it(tmp_path, trained, frozen, outcome):
     others = [row for row in paper_rows() if (row["help"], row["depth"], row["kind"]) != ("layer_norm", 128, "aMC off")]
@@ -202,16 +203,21 @@ def test_smoke_scale_runs_and_redraws(tmp_path):
     assert len(picture.with_suffix(".svg").read_text()) == pytest.approx(len(drawn), rel=0.01)
 
 
-def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, asked_for):
-    scale = fig6.SCALES["smoke"]
+def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, first_asked_for):
+    scale, path = fig6.SCALES["smoke"], tmp_path / "runs.csv"
     fig6.run(tmp_path, scale, Workshop(tmp_path, lambda words: None))
     tables = {path: path.read_text() for path in tmp_path.glob("*.csv")}
     for name in ("aMC-on-4-gaussian-0", "GD-2-gaussian-0"):
         shutil.rmtree(tmp_path / "runs" / name)
-    more = replace(scale, blocks=2)
-    fig6.run(tmp_path, more, asked_for)
-    assert asked_for.names == [cell.name for cell in plan(more) if cell.block == 1]
+    (tmp_path / "runs" / "Adam-2-gaussian-0" / "finished").unlink()  # stopped here, and finished elsewhere
+    assert first_asked_for(fig6, tmp_path, scale) is None
+    assert first_asked_for(fig6, tmp_path, replace(scale, blocks=2)) == "aMC-on-2-gaussian-1"
     assert {path: path.read_text() for path in tables} == tables
+    write_table(path, [row | {"is_over": int(row["kind"] != "GD")} for row in read_table(path)])
+    assert first_asked_for(fig6, tmp_path, scale) == "GD-2-gaussian-0"
+    path.unlink()  # what is stored is read again, and what is only drawn of the others goes
+    assert first_asked_for(fig6, tmp_path, scale) == "aMC-on-2-gaussian-0"
+    assert {row["kind"] for row in read_table(path)} == {"aMC on", "Adam", "aMC off"}
 
 
 def test_what_there_is_so_far_is_saved_when_time_runs_out(tmp_path):

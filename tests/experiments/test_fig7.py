@@ -1,10 +1,12 @@
 """Fig. 7: smoke scale makes data, picture and verdicts; hand-made tables are judged as the claims say."""
 
+import numpy as np
 import pytest
 
 from gradless.experiments import fig7
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, write_table
-from gradless.experiments.workshop import Workshop
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
+from gradless.experiments.tables import read_table, write_table
+from gradless.experiments.workshop import Run, Stopped, Workshop
 
 PAPER = {  # run: epochs to 90%, accuracy at the end
     "gd": (2_000, 0.955),
@@ -19,6 +21,7 @@ def write_curves(out, runs: dict[str, tuple[float, float]]) -> None:
     """Runs of 1e5 epochs that are at 80% just before they reach 90%."""
     rows = [
         {"run": name, "step": 30 * n, "epoch": n, "samples": n, "seconds": n, "loss": 1 - c, "accuracy": c}
+        | {"acceptance": 0.3, "sigma": 0.01, "is_over": 1}
         for name, (epochs, end) in runs.items()
         for n, c in ((0, 0.1), (0.9 * epochs, min(0.8, end)), (epochs, min(0.9, end)), (100_000, end))
     ]
@@ -40,10 +43,37 @@ def test_smoke_makes_data_a_picture_and_verdicts_and_draws_again_from_the_files(
     assert all("digits" in verdict.differs for verdict in verdicts)
 
 
-def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, asked_for):
+def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, first_asked_for):
+    paper = fig7.SCALES["paper"]
     write_curves(tmp_path, PAPER)
-    fig7.run(tmp_path, fig7.SCALES["paper"], asked_for)
-    assert asked_for.names == []
+    assert first_asked_for(fig7, tmp_path, paper) is None
+    rows = read_table(tmp_path / "curves.csv")
+    write_table(tmp_path / "curves.csv", [row | {"is_over": int(row["run"] != "amc")} for row in rows])
+    assert first_asked_for(fig7, tmp_path, paper) == "amc"
+
+
+def test_curves_that_another_figure_has_are_taken_from_there(tmp_path):
+    """MC and GD are those of Fig. 1b."""
+    write_curves(tmp_path / "F1", {name: PAPER[name] for name in ("mc", "gd")})
+    write_curves(tmp_path / "F7", {name: PAPER[name] for name in ("amc", "minibatch", "progressive")})
+    fig7.run(tmp_path / "F7", fig7.SCALES["paper"], Workshop(tmp_path / "F7", print, common=tmp_path))
+    assert {row["run"] for row in read_table(tmp_path / "F7" / "curves.csv")} == set(PAPER)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_begun_anew_does_not_replace_what_it_got_to_elsewhere(tmp_path):
+    write_curves(tmp_path, PAPER)
+    rows = [row | {"is_over": int(row["run"] != "amc")} for row in read_table(tmp_path / "curves.csv")]
+    write_table(tmp_path / "curves.csv", rows)
+
+    class Stopping(Workshop):
+        def train(self, name, *args, **plan):
+            numbers = ("step", "epoch", "samples", "seconds", "loss", "accuracy", "acceptance", "sigma")
+            raise Stopped(name, Run(tmp_path / name, {one: np.array([0.0, 1.0]) for one in numbers}, {}, {}), "time")
+
+    with pytest.raises(Stopped):
+        fig7.run(tmp_path, fig7.SCALES["paper"], Stopping(tmp_path, print))
+    assert sorted(read_table(tmp_path / "curves.csv"), key=str) == sorted(rows, key=str)
 
 
 def test_the_papers_order_passes_and_is_drawn(tmp_path):

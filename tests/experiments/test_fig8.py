@@ -4,7 +4,8 @@ import pytest
 
 from gradless.data.store import DataUnavailable
 from gradless.experiments import fig8
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
+from gradless.experiments.tables import read_table, write_table
 from gradless.experiments.workshop import Workshop
 
 

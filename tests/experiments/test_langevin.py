@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gradless.experiments import langevin
-from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS, read_table, write_table
+from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
+from gradless.experiments.tables import read_table, write_table
 
 FIGURE = "E2"
 

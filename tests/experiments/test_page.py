@@ -1,7 +1,8 @@
 """The page and the table of a reproduction: everything escaped, one line per claim, what it cost."""
 
-from gradless.experiments.claims import COSTS, judge, write_table
+from gradless.experiments.claims import judge
 from gradless.experiments.page import claims_as_markdown, cost_in_words, write_page
+from gradless.experiments.tables import COSTS, write_table
 
 HOSTILE = judge("F1a", "<script>alert(1)</script>", "a | b", "rule", holds=True, differs="<b>")
 

@@ -76,6 +76,10 @@ def keep_to_one_scale(folder: Path, scale: str, redraw: bool) -> None:
     before = mark.read_text(errors="replace").strip() if mark.exists() else ""
     if before not in ("", scale):
         raise ValueError(f"{folder} holds figures of --scale {before[:20]}: give that scale, or another --out")
+    if not before and not redraw and any(next((folder / name).glob("*.csv"), None) for name in FIGURES):
+        raise ValueError(
+            f"{folder} holds tables of an unknown scale: write the scale into {mark}, or give another --out"
+        )
     if not redraw:
         folder.mkdir(parents=True, exist_ok=True)
         mark.write_text(f"{scale}\n")
@@ -158,7 +162,7 @@ def from_saved_data(name: str, place: Path) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError) as error:
         words = f"the saved data of {name} in {place} are damaged ({type(error).__name__}: {error})"
-        raise ValueError(f"{words}; `gradless reproduce {name}` makes them anew from its runs") from error
+        raise ValueError(f"{words}; move them away and run it again: what is not stored in runs/ is trained") from error
 
 
 def everything(folder: Path, scale: str, judged: dict[str, list[Verdict]]) -> tuple[list[str], list[Verdict]]:

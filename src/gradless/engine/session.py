@@ -238,6 +238,8 @@ class Session:
             params, stacked = jax.tree.map(
                 lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, (params, stacked)
             )
+        # What the caller gets is the caller's to change.
+        params = jax.tree.map(lambda leaf: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf, params)
         loss, sigma = np.asarray(stacked.loss), np.asarray(getattr(stacked, "sigma", np.nan))
         taken = np.asarray([chain.t for chain in self.chains])
         acceptance = np.asarray(self.accepted) / np.maximum(taken, 1)

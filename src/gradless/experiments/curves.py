@@ -6,32 +6,43 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import column, table_so_far, write_table
-from gradless.experiments.workshop import Run, Stopped, Workshop
+from gradless.experiments.tables import column, furthest, over, table_so_far, write_table
+from gradless.experiments.workshop import Run, Stopped, Workshop, is_finished
 from gradless.plots import say_not_run
 
+TABLE = "curves.csv"
 NAMES = {"mc": "MC", "gd": "GD", "amc": "aMC"}
 
 
-def train_curve(out: Path, workshop: Workshop, name: str, folder: str, *args: Any, **plan: Any) -> None:
-    """Train, unless the table has the run to its end, and save its records, as far as it got.
+def train_curve(
+    out: Path, workshop: Workshop, name: str, folder: str, *args: Any, siblings: Sequence[Path] = (), **plan: Any
+) -> None:
+    """Train, unless a table has the run to its end, and save its records, as far as it got.
 
     name: of the curve in the table.
     folder: the name of the run; what follows it is what `Workshop.train` takes.
+    siblings: folders of figures that show the same run.
     """
-    path = out / "curves.csv"
-    if any(row["run"] == name and row["step"] >= plan["steps"] for row in table_so_far(path)):
-        return
-
-    def save(run: Run) -> None:
-        others = [row for row in table_so_far(path) if row["run"] != name]
-        write_table(path, others + curve(name, run))
-
+    path = out / TABLE
+    for place in (out, *siblings):
+        mine = [row for row in table_so_far(place / TABLE, "run", "step", "is_over") if row["run"] == name]
+        if over(mine, _run):
+            _save(path, mine)
+            return
     try:
-        save(workshop.train(folder, *args, **plan))
+        run = workshop.train(folder, *args, **plan)
     except Stopped as stop:
-        save(stop.run)
+        _save(path, curve(name, stop.run))
         raise
+    _save(path, curve(name, run))
+
+
+def _run(row: dict[str, Any]) -> str:
+    return str(row["run"])
+
+
+def _save(path: Path, rows: list[dict[str, Any]]) -> None:
+    write_table(path, furthest(table_so_far(path), rows, _run))
 
 
 def records(steps: int, number: int = 200) -> dict[str, Any]:
@@ -42,8 +53,10 @@ def records(steps: int, number: int = 200) -> dict[str, Any]:
 def curve(name: str, run: Run) -> list[dict[str, Any]]:
     """Return the records of a run of one chain as rows of a table."""
     kept = ("step", "epoch", "samples", "seconds", "loss", "accuracy", "acceptance", "sigma")
+    end = {"is_over": int(is_finished(run.path))}
     return [
-        {"run": name, **{one: float(run.table[one][place]) for one in kept}} for place in range(len(run.table["step"]))
+        {"run": name, **{one: float(run.table[one][place]) for one in kept}, **end}
+        for place in range(len(run.table["step"]))
     ]
 
 

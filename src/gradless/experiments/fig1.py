@@ -1,15 +1,15 @@
 """Fig. 1: Metropolis Monte Carlo and gradient descent train a net to read MNIST. Paper: Secs. II A and II F."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, table_so_far, write_table
+from gradless.experiments.claims import Verdict, judge, not_run
 from gradless.experiments.curves import (
     NAMES,
+    TABLE,
     at_epoch,
     draw_curve,
     finish_panels,
@@ -19,6 +19,7 @@ from gradless.experiments.curves import (
     records,
     train_curve,
 )
+from gradless.experiments.tables import column, read_table, table_so_far, write_table
 from gradless.experiments.workshop import Run, Workshop
 from gradless.kernels import GradientDescent, Metropolis
 from gradless.plots import COLOURS, DASHES, new_figure, save, say_not_run
@@ -85,14 +86,13 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     for name, settings in groups(scale):
         train_points(out, scale, workshop, name, settings)
     for seed in range(1, scale.runs // 2 + 1):  # pairs, so that many hours of runs can be read before the last one
-        rows = table_so_far(out / "variation.csv")
+        rows = table_so_far(out / "variation.csv", "seed", "chain", "epochs", "accuracy")
         if any(row["seed"] == seed for row in rows):
             continue
         plan = records(scale.epochs, number=20)
         mc = Metropolis(sigma=scale.sigma)
         pair = workshop.train(f"mc-seed-{seed}", scale.problem, mc, chains=2, seed=seed, **plan)
-        for place in range(2):
-            accuracy, steps = _last(pair, place)
+        for place, (accuracy, steps) in enumerate(_ends(pair)):
             rows.append({"seed": seed, "chain": place, "epochs": steps, "accuracy": accuracy})
         write_table(out / "variation.csv", rows)
 
@@ -103,8 +103,9 @@ def train_curves(out: Path, scale: Scale, workshop: Workshop) -> None:
         "mc": Metropolis(sigma=scale.sigma),
         "gd": GradientDescent(learning_rate=scale.learning_rate),
     }
+    siblings = [workshop.common / name for name in ("F1", "F7")] if workshop.common else []
     for name, algorithm in algorithms.items():
-        plan = records(scale.epochs) | {"options": {"init": INIT[name]}, "is_shared": True}
+        plan = records(scale.epochs) | {"options": {"init": INIT[name]}, "is_shared": True, "siblings": siblings}
         train_curve(out, workshop, name, f"mnist-{name}", scale.problem, algorithm, **plan)
 
 
@@ -120,36 +121,41 @@ def groups(scale: Scale) -> list[tuple[str, tuple[float, ...]]]:
 
 def train_points(out: Path, scale: Scale, workshop: Workshop, name: str, settings: tuple[float, ...]) -> None:
     """Train for some points of panel (a); one that panel (b) has, if it is as long, is taken from there."""
-    rows = table_so_far(out / "sweep.csv")
+    rows = table_so_far(out / "sweep.csv", "algorithm", "setting", "epochs", "accuracy")
     if set(settings) <= {row["setting"] for row in rows if row["algorithm"] == name}:
         return
-    if settings in ((scale.sigma,), (scale.learning_rate,)) and scale.epochs == scale.sweep_epochs:
-        curves = read_table(out / "curves.csv")
-        found = [(last(curves, name, "accuracy"), int(last(curves, name, "step")))]
+    own = scale.sigma if name == "mc" else scale.learning_rate
+    if settings == (own,) and scale.epochs == scale.sweep_epochs:
+        curves = [row for row in read_table(out / TABLE) if row["run"] == name]
+        found = [_last(column(curves, "step"), column(curves, "accuracy"))]
     else:
         values = np.asarray(settings) if len(settings) > 1 else settings[0]
         algorithm = Metropolis(sigma=values) if name == "mc" else GradientDescent(learning_rate=values)
         plan = records(scale.sweep_epochs, number=20) | {"options": {"init": INIT[name]}}
         words = f"sweep-{name}-" + "-".join(f"{setting:g}" for setting in settings)
-        swept = workshop.train(words, scale.problem, algorithm, chains=len(settings), **plan)
-        found = [_last(swept, place) for place in range(len(settings))]
-    rows += [
+        found = _ends(workshop.train(words, scale.problem, algorithm, chains=len(settings), **plan))
+    rows = [row for row in rows if row["algorithm"] != name or row["setting"] not in settings] + [
         {"algorithm": name, "setting": setting, "epochs": steps, "accuracy": accuracy}
         for setting, (accuracy, steps) in zip(settings, found, strict=True)
     ]
-    write_table(out / "sweep.csv", rows)
+    write_table(out / "sweep.csv", sorted(rows, key=lambda row: (row["algorithm"], row["setting"])))
 
 
-def _last(run: Run, chain: int) -> tuple[float, int]:
-    """Return the last accuracy of a chain, and after how many steps; GD may have diverged before the end."""
-    accuracy = run.table["accuracy"].reshape(len(run.table["step"]), -1)[:, chain]
+def _ends(run: Run) -> list[tuple[float, int]]:
+    """Return the last accuracy of each chain, and after how many steps."""
+    step = run.table["step"]
+    return [_last(step, accuracy) for accuracy in run.table["accuracy"].reshape(len(step), -1).T]
+
+
+def _last(step: np.ndarray, accuracy: np.ndarray) -> tuple[float, int]:
+    """Return the last accuracy, and after how many steps; GD may have diverged before the end."""
     known = np.flatnonzero(np.isfinite(accuracy))[-1]
-    return float(accuracy[known]), int(run.table["step"][known])
+    return float(accuracy[known]), int(step[known])
 
 
 def draw(out: Path) -> list[Path]:
     """Draw the paper's panels (a) and (b), and the runs of Sec. II F as (c); what has not been run stays empty."""
-    curves = read_table(out / "curves.csv")
+    curves = read_table(out / TABLE)
     figure, (sweep_axis, loss_axis, runs_axis, accuracy_axis) = new_figure(4)
     _draw_sweep(sweep_axis, table_so_far(out / "sweep.csv"))
     _draw_runs(runs_axis, table_so_far(out / "variation.csv"))
@@ -192,7 +198,7 @@ def check(out: Path, scale: str) -> list[Verdict]:
     sweep, variation = table_so_far(out / "sweep.csv"), table_so_far(out / "variation.csv")
     return [
         _check_sweep(sweep, is_paper, scale),
-        _check_curves(read_table(out / "curves.csv"), is_paper, scale),
+        _check_curves(read_table(out / TABLE), is_paper, scale),
         _check_runs(variation, is_paper and len(variation) >= MIN_RUNS, scale),
     ]
 
@@ -203,39 +209,51 @@ def stand_in(scale: str) -> str:
     return words.get(scale, "")
 
 
+class Peak(NamedTuple):
+    """The maximum of C over a setting."""
+
+    setting: float
+    accuracy: float  # in percent
+    is_interior: bool
+    width: float  # decades
+
+    def __str__(self) -> str:
+        where = "interior" if self.is_interior else "at the edge"
+        return f"{self.accuracy:.2f}% at {self.setting:g}, {where}, plateau {self.width:.2f} decades"
+
+
 def _check_sweep(rows: list[dict[str, Any]], is_paper: bool, scale: str) -> Verdict:
     there = {(row["algorithm"], row["setting"]) for row in rows}
     is_whole = there >= {(name, setting) for name, settings in groups(SCALES["paper"]) for setting in settings}
-    best, widths, interior = {}, {}, {}
-    for name in ("mc", "gd"):
-        mine = sorted((row["setting"], row["accuracy"]) for row in rows if row["algorithm"] == name)
-        settings, accuracies = np.asarray(mine).T if mine else (np.asarray([1.0]), np.asarray([np.nan]))
-        place = int(np.argmax(accuracies))
-        best[name], interior[name] = (float(settings[place]), 100 * float(accuracies[place])), _is_inside(place, mine)
-        widths[name] = plateau(settings, accuracies)
-    measured = "; ".join(
-        f"{NAMES[name]} {best[name][1]:.2f}% at {best[name][0]:g}, {'interior' if interior[name] else 'at the edge'}, "
-        f"plateau {widths[name]:.2f} decades"
-        for name in ("mc", "gd")
-    )
+    peaks = {name: _peak([row for row in rows if row["algorithm"] == name]) for name in ("mc", "gd")}
+    mc, gd = peaks.values()
+    measured = [f"{NAMES[name]} {peak or 'not run yet'}" for name, peak in peaks.items()]
     if is_paper and not is_whole:
-        measured += f"; {len(there)} points so far"
+        measured.append(f"{len(there)} points so far")
     return judge(
         "F1a",
         "C has one interior maximum in sigma and in alpha: MC about 95%, GD about 96%, GD's plateau broader",
-        measured if rows else "not run yet",
+        "; ".join(measured) if rows else "not run yet",
         "argmax interior; MC max 94-96, GD max 95-97; width at 90% of max larger for GD",
-        holds=all(interior.values())
-        and 94 <= best["mc"][1] <= 96
-        and 95 <= best["gd"][1] <= 97
-        and widths["gd"] > widths["mc"],
+        holds=mc is not None
+        and gd is not None
+        and mc.is_interior
+        and gd.is_interior
+        and 94 <= mc.accuracy <= 96
+        and 95 <= gd.accuracy <= 97
+        and gd.width > mc.width,
         is_decided=is_paper and is_whole,
         differs="; ".join(filter(None, (stand_in(scale), DIFFERS))),
     )
 
 
-def _is_inside(place: int, settings: Sequence[Any]) -> bool:
-    return 0 < place < len(settings) - 1
+def _peak(rows: list[dict[str, Any]]) -> Peak | None:
+    if not rows:
+        return None
+    settings, accuracies = np.asarray(sorted((row["setting"], row["accuracy"]) for row in rows)).T
+    top = int(np.argmax(accuracies))
+    is_interior = 0 < top < len(rows) - 1
+    return Peak(float(settings[top]), 100 * float(accuracies[top]), is_interior, plateau(settings, accuracies))
 
 
 def plateau(settings: np.ndarray, values: np.ndarray) -> float:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, table_so_far, write_table
+from gradless.experiments.claims import Verdict, judge, not_run
+from gradless.experiments.tables import column, read_table, table_so_far, write_table
 from gradless.experiments.workshop import Run, Workshop
 from gradless.kernels import AMC, Metropolis
 from gradless.models import MLP
@@ -73,7 +74,7 @@ SCALES = {
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     """Train nets of many sizes, but for those in the tables, and count how often moves are accepted at each loss."""
-    cuts = table_so_far(out / "cuts.csv")  # written last
+    cuts = table_so_far(out / "cuts.csv", "panel", "width", "depth", "parameters")  # written last
     over = {_net(row) for row in cuts}
     curves = [row for row in table_so_far(out / "curves.csv") if _net(row) in over]
     for panel, (name, varied) in PANELS.items():
@@ -95,8 +96,9 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
             grid = 10 ** np.arange(-0.35, np.log10(scale.lowest[name]) - HALF_WINDOW / 2, -HALF_WINDOW / 2)
             curves += [net | row for row in _acceptance(trained, grid)]
             cuts += [net | row for row in _acceptance(trained, np.asarray(CUTS))]
-            write_table(out / "curves.csv", curves)  # what is there can be drawn before the last net has been trained
-            write_table(out / "cuts.csv", cuts)
+            # What is there can be drawn before the last net has been trained.
+            write_table(out / "curves.csv", sorted(curves, key=_net))
+            write_table(out / "cuts.csv", sorted(cuts, key=_net))
 
 
 def _net(row: dict[str, Any]) -> tuple[str, int, int]:

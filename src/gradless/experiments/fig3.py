@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
+from gradless.experiments.claims import Verdict, judge
+from gradless.experiments.tables import column, read_table, write_table
 from gradless.experiments.workshop import Run, Workshop
 from gradless.kernels import AMC
 from gradless.plots import new_figure, save

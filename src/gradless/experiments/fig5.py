@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.flat import Flattening
-from gradless.experiments.claims import Verdict, column, judge, read_table, table_so_far, write_table
-from gradless.experiments.workshop import Workshop, has_checkpoint, read_run
+from gradless.experiments.claims import Verdict, judge
+from gradless.experiments.tables import column, furthest, over, read_table, table_so_far, write_table
+from gradless.experiments.workshop import Workshop, has_checkpoint, is_finished, read_run
 from gradless.kernels import AMC, Adam, GradientDescent
 from gradless.plots import new_figure, save
 from gradless.problem import Problem
@@ -21,6 +22,8 @@ from gradless.types import Algorithm, Params
 TITLE = "Recurrent net on pixel sequences: gradients fail, aMC learns"
 PROBLEM = "gradless.experiments.fig5:recurrent"
 LN2 = float(np.log(2))  # the loss of not knowing
+TRAINING, FROM_LARGE = "training.csv", "from-large-gradients.csv"
+COLUMNS = ("algorithm", "step", "loss", "accuracy", "acceptance", "sigma", "gradient_norm", "is_over")  # of both
 END = "end-of-aMC.npy"  # the parameters that gradient descent starts from again
 TARGET = 0.998  # the test accuracy of the paper, at which aMC may stop
 KINDS: dict[str, Algorithm] = {
@@ -92,15 +95,12 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     """Train by aMC, GD and Adam, then by GD from where aMC has ended, but for what the tables have to its end."""
     options: dict[str, Any] = {"hidden": scale.hidden, "shrink": scale.shrink}
     end = out / END
-    again = dict.fromkeys(AGAIN if scale.steps_again else (), scale.steps_again)
-    again = {
-        name: steps for name, steps in again.items() if not _is_over(out / "from-large-gradients.csv", name, steps)
-    }
+    done = over([*table_so_far(out / TRAINING, *COLUMNS), *table_so_far(out / FROM_LARGE, *COLUMNS)], _name)
+    again = [name for name in AGAIN if scale.steps_again and name not in done]
     try:
         for kind, algorithm in KINDS.items():
             steps = scale.steps if kind == "aMC" else scale.steps_gradient
-            is_needed = kind == "aMC" and again and not end.exists()
-            if _is_over(out / "training.csv", kind, steps) and not is_needed:
+            if kind in done and not (kind == "aMC" and again and not end.exists()):
                 continue
             run = workshop.train(
                 kind,
@@ -114,51 +114,46 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
             )
             if kind == "aMC":
                 np.save(end, np.ravel(run.tensors["state.x"]))
-        for name, steps in again.items():
+        for name in again:
             workshop.train(
                 name,
                 PROBLEM,
                 AGAIN[name],
                 options={**options, "start": str(end)},
-                steps=steps,
+                steps=scale.steps_again,
                 batch=str(scale.batch),
-                record_every=max(1, steps // 20),
+                record_every=max(1, scale.steps_again // 20),
             )
     finally:
         collect(out, scale)
 
 
-def _is_over(table: Path, name: str, steps: int) -> bool:
-    """Return whether a table has a run to its end: all steps, or for aMC the accuracy at which it stops."""
-    rows = [row for row in table_so_far(table) if row["algorithm"] == name]
-    return any(row["step"] >= steps or (name == "aMC" and row["accuracy"] >= TARGET) for row in rows)
+def _name(row: dict[str, Any]) -> str:
+    return str(row["algorithm"])
 
 
 def collect(out: Path, scale: Scale) -> None:
     """Save the records of all runs in one table, and what was run in another; what is not stored here stays in them."""
-    rows = _records(out, "training.csv", KINDS)
+    rows = _records(out, TRAINING, KINDS)
     if rows:
-        write_table(out / "training.csv", rows)
+        write_table(out / TRAINING, rows)
         about = [
-            {"algorithm": kind, "steps": max(row["step"] for row in rows if row["algorithm"] == kind)}
+            {"algorithm": kind, "steps": max(row["step"] for row in rows if _name(row) == kind)}
             | {"shrink": scale.shrink, "batch": scale.batch, "hidden": scale.hidden}
-            for kind in dict.fromkeys(row["algorithm"] for row in rows)
+            for kind in dict.fromkeys(map(_name, rows))
         ]
         write_table(out / "runs.csv", about)
-    again = _records(out, "from-large-gradients.csv", AGAIN)
+    again = _records(out, FROM_LARGE, AGAIN)
     if again:
-        write_table(out / "from-large-gradients.csv", again)
+        write_table(out / FROM_LARGE, again)
 
 
 def _records(out: Path, table: str, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the records of the runs of these names: of those stored here, else as the table has them."""
-    noted = table_so_far(out / table)
-    rows: list[dict[str, Any]] = []
-    for name in names:
-        path = out / "runs" / name
-        stored = has_checkpoint(path)
-        rows += _stored_records(path) if stored else [row for row in noted if row["algorithm"] == name]
-    return rows
+    """Return the records of the runs of these names, as far as they got here or the table has them."""
+    paths = [out / "runs" / name for name in names]
+    made = [row for path in paths if has_checkpoint(path) for row in _stored_records(path)]
+    order = list(names)
+    return sorted(furthest(table_so_far(out / table), made, _name), key=lambda row: order.index(_name(row)))
 
 
 def _stored_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -166,12 +161,12 @@ def _stored_records(path: Path) -> Iterator[dict[str, Any]]:
     for i, step in enumerate(table["step"]):
         values = {key: float(table[key][i]) for key in ("loss", "accuracy", "acceptance", "sigma")}
         values["gradient_norm"] = float(table["gradient_norm"][i]) if "gradient_norm" in table else float("nan")
-        yield {"algorithm": path.name, "step": int(step), **values}
+        yield {"algorithm": path.name, "step": int(step), **values, "is_over": int(is_finished(path))}
 
 
 def draw(out: Path) -> list[Path]:
     """Draw (a) loss, (b) test accuracy and (c) the norm of the gradient at the models of aMC, with their loss."""
-    rows = read_table(out / "training.csv")
+    rows = read_table(out / TRAINING)
     figure, (loss, accuracy, gradient) = new_figure(3, num_columns=3)
     for kind in ("GD", "Adam", "aMC"):
         mine = [row for row in rows if row["algorithm"] == kind]
@@ -204,8 +199,8 @@ def draw(out: Path) -> list[Path]:
 
 def check(out: Path, scale: str) -> list[Verdict]:
     """Judge the claims; only the paper's own sequence, batch and net can decide them."""
-    rows, about = read_table(out / "training.csv"), read_table(out / "runs.csv")
-    again = table_so_far(out / "from-large-gradients.csv")
+    rows, about = read_table(out / TRAINING), read_table(out / "runs.csv")
+    again = table_so_far(out / FROM_LARGE)
     made = {row["algorithm"]: row["steps"] for row in about}
     is_paper = scale == "paper" and all((row["shrink"], row["batch"], row["hidden"]) == (1, 1500, 64) for row in about)
     sizes = "; ".join(f"{row['algorithm']} {row['steps']:,.0f} steps" for row in about)

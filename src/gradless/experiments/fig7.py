@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradless.experiments import fig1
-from gradless.experiments.claims import Verdict, column, judge, not_run, read_table
+from gradless.experiments.claims import Verdict, judge, not_run
 from gradless.experiments.curves import (
     NAMES,
+    TABLE,
     draw_curve,
     finish_panels,
     lacking,
@@ -19,6 +20,7 @@ from gradless.experiments.curves import (
     train_curve,
 )
 from gradless.experiments.fig1 import INIT, stand_in, train_curves
+from gradless.experiments.tables import column, read_table
 from gradless.experiments.workshop import Workshop
 from gradless.kernels import AMC
 from gradless.plots import COLOURS, DASHES, new_figure, save
@@ -68,7 +70,7 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
 
 def draw(out: Path) -> list[Path]:
     """Draw panel (a), three algorithms on the full batch, and panel (b), three ways of batching, also against time."""
-    rows = read_table(out / "curves.csv")
+    rows = read_table(out / TABLE)
     figure, axes = new_figure(6)
     for name in ("gd", "mc", "amc"):
         for axis, quantity in zip(axes[:2], ("loss", "accuracy"), strict=True):
@@ -88,7 +90,7 @@ def draw(out: Path) -> list[Path]:
 
 def check(out: Path, scale: str) -> list[Verdict]:
     """Judge F7a and F7b by the epochs to 90% of the test set, and the accuracies at the end."""
-    rows = read_table(out / "curves.csv")
+    rows = read_table(out / TABLE)
     reached = {name: epochs_to(rows, name) for name in ("gd", "mc", "amc", "minibatch", "progressive")}
     return [_check_speed(rows, reached, scale), _check_batching(rows, reached, scale)]
 

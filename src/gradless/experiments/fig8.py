@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from gradless import data
-from gradless.experiments.claims import Verdict, column, judge, not_run, read_table, write_table
+from gradless.experiments.claims import Verdict, judge, not_run
 from gradless.experiments.curves import NAMES, curve, draw_curve, finish_panels, lacking
 from gradless.experiments.fig7 import epochs_to
+from gradless.experiments.tables import column, read_table, write_table
 from gradless.experiments.workshop import Workshop
 from gradless.kernels import AMC, GradientDescent
 from gradless.models import ResNet, accuracy, cross_entropy

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.experiments.claims import Verdict, column, judge, read_table, write_table
+from gradless.experiments.claims import Verdict, judge
+from gradless.experiments.tables import column, read_table, write_table
 from gradless.experiments.workshop import Workshop
 from gradless.kernels import Metropolis
 from gradless.plots import COLOURS, new_figure, save

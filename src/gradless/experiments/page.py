@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from gradless.experiments.claims import COSTS, Verdict, read_table
+from gradless.experiments.claims import Verdict
+from gradless.experiments.tables import COSTS, read_table
 from gradless.records import write_atomic
 
 STYLE = """

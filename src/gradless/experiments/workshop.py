@@ -12,7 +12,7 @@ from gradless.engine.plan import Plan, chain_numbers
 from gradless.engine.recording import Recording
 from gradless.engine.session import Listener, Session
 from gradless.engine.stored import check_rows, checked_meta
-from gradless.experiments.claims import COSTS, table_so_far, write_table
+from gradless.experiments.tables import COSTS, table_so_far, write_table
 from gradless.plots import columns
 from gradless.problems import make_problem
 from gradless.records import Metrics, RunDirectory, RunError, list_checkpoints, load_newest

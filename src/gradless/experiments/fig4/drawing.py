@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from gradless.experiments.claims import column, read_table, table_so_far
 from gradless.experiments.fig4.medians import by_algorithm
 from gradless.experiments.fig4.settings import MINUS, NAMES, PLUS, SINE, ZERO
+from gradless.experiments.tables import column, read_table, table_so_far
 from gradless.plots import COLOURS, new_figure, save, say_not_run
 
 STYLES = {  # colour, dash, label

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import column
 from gradless.experiments.fig4.settings import ALGORITHMS, SINE, STARTED
+from gradless.experiments.tables import column
 
 
 def overlap(loss: Any, pseudo_loss: Any) -> Any:
@@ -17,9 +17,13 @@ def overlap(loss: Any, pseudo_loss: Any) -> Any:
 
 
 def by_algorithm(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Return the medians over the runs of each algorithm that has been run."""
-    of = {name: [row for row in rows if row["algorithm"] == name] for name in ALGORITHMS}
-    return {name: medians(mine) for name, mine in of.items() if mine}
+    """Return the medians over the runs of each algorithm: of those that are over, or while there are none, of all."""
+    of: dict[str, list[dict[str, Any]]] = {}
+    for name in ALGORITHMS:
+        mine = [row for row in rows if row["algorithm"] == name]
+        if mine:
+            of[name] = medians([row for row in mine if row["is_over"]] or mine)
+    return of
 
 
 def medians(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

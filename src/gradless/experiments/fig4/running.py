@@ -8,59 +8,78 @@ import numpy as np
 from gradless import data
 from gradless.data.functions import log_term
 from gradless.engine.session import precision_of
-from gradless.experiments.claims import table_so_far, write_table
-from gradless.experiments.fig4.medians import last_before, medians, overlap, starting_step
+from gradless.experiments.fig4.medians import by_algorithm, last_before, overlap, starting_step
 from gradless.experiments.fig4.settings import ALGORITHMS, INIT, NAMES, ZERO, Cell, Scale, cells
-from gradless.experiments.workshop import Run, Workshop, has_checkpoint, is_finished, read_run
+from gradless.experiments.tables import furthest, over, table_so_far, write_table
+from gradless.experiments.workshop import Run, Stopped, Workshop, has_checkpoint, is_finished, read_run
 from gradless.plots import held
 from gradless.problems import make_problem
 from gradless.runs import rebuild
 
+COLUMNS = (*Cell._fields, "chain", "step", "is_over", "loss", "pseudo_loss")  # of training.csv
+
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
-    """Train by all five algorithms, unless the table has it; then see what aMC's nets say when epsilon = 0 starts."""
-    over = {_cell(row) for row in table_so_far(out / "training.csv") if row["is_over"]}
-    for cell in cells(scale):
-        if cell in over:
-            continue
-        steps = scale.steps if cell.algorithm in NAMES.values() else scale.gradient_steps
-        try:
-            workshop.train(
-                cell.name,
-                "log-sine",
-                ALGORITHMS[cell.algorithm],
-                options={"init": INIT},
-                steps=steps,
-                chains=scale.chains,
-                seed=cell.block,
-                record_every=max(1, steps // 500),
-                stop_when_frozen=True,
-            )
-        finally:
-            collect(out, scale)
+    """Train by all five algorithms, but for what the table has; then see what aMC's nets say."""
+    done = over(table_so_far(out / "training.csv", *COLUMNS), _cell)
+    try:
+        for cell in cells(scale):
+            if cell not in done:
+                _train(cell, scale, workshop)
+                collect(out, scale)
+    except Stopped:
+        collect(out, scale)
+        # To rebuild nets takes a minute at the paper's scale: who stops a reproduction need not wait for it twice.
+        if not (out / "outputs.csv").exists():
+            collect_outputs(out, scale)
+        raise
+    collect_outputs(out, scale)
+
+
+def _train(cell: Cell, scale: Scale, workshop: Workshop) -> None:
+    steps = scale.steps if cell.algorithm in NAMES.values() else scale.gradient_steps
+    workshop.train(
+        cell.name,
+        "log-sine",
+        ALGORITHMS[cell.algorithm],
+        options={"init": INIT},
+        steps=steps,
+        chains=scale.chains,
+        seed=cell.block,
+        record_every=max(1, steps // 500),
+        stop_when_frozen=True,
+    )
 
 
 def _cell(row: dict[str, Any]) -> Cell:
     return Cell(row["algorithm"], row["block"])
 
 
-def collect(out: Path, scale: Scale) -> None:
-    """Save what all runs have reached, and what aMC's nets say, once there are some of each epsilon.
+def _stored(out: Path, scale: Scale) -> dict[Cell, Run]:
+    return {cell: read_run(path) for cell in cells(scale) if has_checkpoint(path := out / "runs" / cell.name)}
 
-    Runs that are not stored here stay as the table has them: a reproduction can go on from its tables alone.
+
+def collect(out: Path, scale: Scale) -> None:
+    """Save what all runs have reached.
+
+    Runs that are not stored here stay as the table has them: a reproduction can go on from its table alone.
     """
-    stored = {cell: read_run(path) for cell in cells(scale) if has_checkpoint(path := out / "runs" / cell.name)}
-    rows = [row for row in table_so_far(out / "training.csv") if _cell(row) not in stored]
-    rows += [row for cell, run in stored.items() for row in _records(cell, run)]
-    if not rows:
+    made = [row for cell, run in _stored(out, scale).items() for row in _records(cell, run)]
+    rows = furthest(table_so_far(out / "training.csv", *COLUMNS), made, _cell)
+    if rows:
+        rows.sort(key=lambda row: (row["block"], list(ALGORITHMS).index(row["algorithm"])))
+        write_table(out / "training.csv", rows)
+
+
+def collect_outputs(out: Path, scale: Scale) -> None:
+    """Save what aMC's nets say when epsilon = 0 starts on the sine, if some of each epsilon are stored here."""
+    stored = _stored(out, scale)
+    if not set(NAMES.values()) <= {cell.algorithm for cell in stored}:
         return
-    rows.sort(key=lambda row: (row["block"], list(ALGORITHMS).index(row["algorithm"])))
-    write_table(out / "training.csv", rows)
-    if set(NAMES.values()) <= {cell.algorithm for cell in stored}:
-        of = {name: medians([row for row in rows if row["algorithm"] == name]) for name in NAMES.values()}
-        step = starting_step(of[ZERO]) or min(of[name][-1]["step"] for name in NAMES.values())
-        said = (_outputs(name, stored, last_before(of[name], step)["overlap"], step) for name in NAMES.values())
-        write_table(out / "outputs.csv", [row for rows in said for row in rows])
+    of = by_algorithm(table_so_far(out / "training.csv"))
+    step = starting_step(of[ZERO]) or min(of[name][-1]["step"] for name in NAMES.values())
+    said = (_outputs(name, stored, last_before(of[name], step)["overlap"], step) for name in NAMES.values())
+    write_table(out / "outputs.csv", [row for rows in said for row in rows])
 
 
 def _records(cell: Cell, run: Run) -> list[dict[str, Any]]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.claims import column, read_table, table_so_far
 from gradless.experiments.fig6.settings import DEEPER, KINDS, LABELS, PLATEAU, TRAINED
 from gradless.experiments.fig6.survival import end_of, induction_times
+from gradless.experiments.tables import column, read_table, table_so_far
 from gradless.plots import new_figure, save
 
 COLOURS = {"GD": "#7f7f7f", "Adam": "#4aa3df", "aMC off": "#2e8b57", "aMC on": "#1b6b3f"}

@@ -1,6 +1,5 @@
 """The runs of Fig. 6, and the tables made of them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +7,20 @@ import jax
 import numpy as np
 
 from gradless.engine.flat import Flattening
-from gradless.experiments.claims import table_so_far, write_table
 from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KINDS, TRAINED, Cell, Scale, cell_of, plan
+from gradless.experiments.tables import over, reach, table_so_far, write_table
 from gradless.experiments.workshop import Run, Workshop, has_checkpoint, is_finished, read_run
 from gradless.problems import make_problem
+
+COLUMNS = (*Cell._fields, "chain", "steps", "loss", "induction", "end", "is_over")  # of runs.csv
 
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     """Train every net that the tables do not hold yet; what is there so far is saved even when time runs out."""
-    over = {cell_of(row) for row in table_so_far(out / "runs.csv") if row["is_over"]}
+    done = over(table_so_far(out / "runs.csv", *COLUMNS), cell_of)
     try:
         for cell in plan(scale):
-            if cell in over or (cell.depth == scale.deepest and _is_settled(out, scale)):
+            if cell in done or (cell.depth == scale.deepest and _is_settled(out, scale)):
                 continue
             layers = scale.layers_on if cell.kind == "aMC on" else scale.layers
             steps = min(scale.steps, layers // cell.depth)
@@ -41,15 +42,20 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
 
 def _is_settled(out: Path, scale: Scale) -> bool:
     """Return whether a net of the greatest depth has been trained: F6d asks for one."""
-    rows = [row for row in _summaries(out, list(_stored(out, scale)), scale) if row["depth"] == scale.deepest]
+    rows = [row for row in _summaries(out, _stored(out, scale), scale) if row["depth"] == scale.deepest]
     return any(row["end"] == "trained" for row in rows)
 
 
-def _stored(out: Path, scale: Scale) -> Iterator[tuple[Cell, Run]]:
-    for cell in plan(scale):
-        path = out / "runs" / cell.name
-        if has_checkpoint(path):
-            yield cell, read_run(path)
+def _stored(out: Path, scale: Scale) -> list[tuple[Cell, Run]]:
+    """Return the runs that are stored here, but for those that the table has further on, from another machine."""
+    noted = table_so_far(out / "runs.csv", *COLUMNS)
+    cells = [cell for cell in plan(scale) if has_checkpoint(out / "runs" / cell.name)]
+    runs = [(cell, read_run(out / "runs" / cell.name)) for cell in cells]
+    return [
+        (cell, run)
+        for cell, run in runs
+        if reach(summarise(cell, run), "steps") >= reach((row for row in noted if cell_of(row) == cell), "steps")
+    ]
 
 
 def collect(out: Path, scale: Scale) -> None:
@@ -57,17 +63,16 @@ def collect(out: Path, scale: Scale) -> None:
 
     Runs that are not stored here stay as the tables have them: a reproduction can go on from its tables alone.
     """
-    stored = list(_stored(out, scale))
+    stored = _stored(out, scale)
     rows = _summaries(out, stored, scale)
     if not rows:
         return
+    curves = _curves(out, stored, scale)
+    at_hand = {_single(row) for row in curves}
     write_table(out / "runs.csv", rows)
-    bests = {
-        (row["kind"], row["depth"]): _single(row) for row in sorted(rows, key=_loss, reverse=True) if not row["help"]
-    }
-    curves = [
-        row | {"is_best": int(bests[row["kind"], row["depth"]] == _single(row))} for row in _curves(out, stored, scale)
-    ]
+    plain = [row for row in rows if not row["help"] and _single(row) in at_hand]
+    bests = {(row["kind"], row["depth"]): _single(row) for row in sorted(plain, key=_loss, reverse=True)}
+    curves = [row | {"is_best": int(bests.get((row["kind"], row["depth"])) == _single(row))} for row in curves]
     curves = [row for row in curves if row["is_best"] or _is_drawn_singly(cell_of(row))]
     if curves:
         write_table(out / "curves.csv", curves)
@@ -81,9 +86,8 @@ def collect(out: Path, scale: Scale) -> None:
     new = {(row["kind"], row["depth"]) for row in outputs}
     outputs += [row for row in table_so_far(out / "outputs.csv") if (row["kind"], row["depth"]) not in new]
     if outputs:
-        write_table(
-            out / "outputs.csv", sorted(outputs, key=lambda row: (list(KINDS).index(row["kind"]), row["depth"]))
-        )
+        order = list(KINDS)
+        write_table(out / "outputs.csv", sorted(outputs, key=lambda row: (order.index(row["kind"]), row["depth"])))
 
 
 def _summaries(out: Path, stored: list[tuple[Cell, Run]], scale: Scale) -> list[dict[str, Any]]:
