@@ -1,6 +1,7 @@
 """Fig. 1: Metropolis Monte Carlo and gradient descent train a net to read MNIST. Paper: Secs. II A and II F."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,10 +114,15 @@ def groups(scale: Scale) -> list[tuple[str, tuple[float, ...]]]:
     """Return the points of the sweeps that are run side by side, those nearest to the settings of panel (b) first."""
     sweeps = {"mc": (scale.sigma, scale.sigmas), "gd": (scale.learning_rate, scale.learning_rates)}
     found = []
-    for name, (middle, settings) in sweeps.items():
-        ordered = sorted(settings, key=lambda setting: abs(np.log(setting / middle)))
-        found += [(name, tuple(ordered[i : i + scale.together])) for i in range(0, len(ordered), scale.together)]
-    return found
+    for name, (own, settings) in sweeps.items():
+        near = sorted(settings, key=partial(_distance, own))
+        parts = [tuple(near[first : first + scale.together]) for first in range(0, len(near), scale.together)]
+        found += [(place, name, part) for place, part in enumerate(parts)]
+    return [(name, part) for _, name, part in sorted(found, key=lambda group: group[0])]
+
+
+def _distance(one: float, other: float) -> float:
+    return float(abs(np.log(one / other)))
 
 
 def train_points(out: Path, scale: Scale, workshop: Workshop, name: str, settings: tuple[float, ...]) -> None:
@@ -229,7 +235,7 @@ def _check_sweep(rows: list[dict[str, Any]], is_paper: bool, scale: str) -> Verd
     mc, gd = peaks.values()
     measured = [f"{NAMES[name]} {peak or 'not run yet'}" for name, peak in peaks.items()]
     if is_paper and not is_whole:
-        measured.append(f"{len(there)} points so far")
+        measured.append(f"{len(there)} point{'s' * (len(there) > 1)} so far")
     return judge(
         "F1a",
         "C has one interior maximum in sigma and in alpha: MC about 95%, GD about 96%, GD's plateau broader",
