@@ -89,7 +89,7 @@ def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, first_asked_for)
     assert first_asked_for(fig1, tmp_path, paper) == "mnist-gd"
 
 
-def test_points_are_drawn_and_kept_in_order(tmp_path):
+def test_points_are_kept_in_order(tmp_path):
     write_table(tmp_path / "sweep.csv", GOOD["sweep"][::-1])
     scale = replace(fig1.SCALES["paper"], sigmas=(*fig1.SCALES["paper"].sigmas, 1e-5))
 

@@ -1,4 +1,4 @@
-"""The paper's figures, one file each: its settings at three scales, `run`, `draw` and `check`."""
+"""The paper's figures, a module each: its settings at three scales, `run`, `draw` and `check`."""
 
 FIGURES = ("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "E2")
 SCALES = ("smoke", "quick", "paper")
