@@ -1,4 +1,7 @@
-"""The tables of a figure: what is drawn and judged, and what a reproduction goes on from where its runs are gone."""
+"""The tables of a figure: what is drawn and judged, and what a reproduction goes on from where its runs are gone.
+
+Records that are saved as a run goes have a column is_over; a table without it holds runs that have ended alone.
+"""
 
 import csv
 import io
