@@ -10,6 +10,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from gradless.faster.byte_images import bytes_of, is_made_of_bytes, is_product_of_bytes, product_of_bytes
 from gradless.faster.kept import kept, uses_of, work_of
+from gradless.faster.kernel_gradients import gradient_by_pixels, is_kernel_gradient
 from gradless.faster.laid import Laid
 from gradless.faster.long_sums import is_long_sum, summed_in_parts
 from gradless.faster.narrow_layers import is_narrow, kept_first, narrow_layer
@@ -50,7 +51,7 @@ def multiplies_bytes(function: Callable[..., Any], *args: Any) -> bool:
 def has_faster_form(jaxpr: Jaxpr) -> bool:
     """Return whether a program holds something that has a faster form."""
     inner = (inner_jaxpr(eqn) for eqn in jaxpr.eqns)
-    forms = (is_narrow, is_small_image, is_long_sum, is_made_of_bytes)
+    forms = (is_narrow, is_small_image, is_kernel_gradient, is_long_sum, is_made_of_bytes)
     is_here = any(is_form(eqn) for is_form in forms for eqn in jaxpr.eqns)
     return is_here or any(has_faster_form(opened(one)[0]) for one in inner if one is not None)
 
@@ -90,6 +91,8 @@ def _operation(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid]:
     is_any_first = any(one.is_first for one in inputs)
     if is_narrow(eqn):
         return [narrow_layer(eqn, *inputs)]
+    if is_kernel_gradient(eqn):
+        return [Laid(gradient_by_pixels(eqn, *(one.usual for one in inputs)))]
     if is_small_image(eqn):
         return [Laid(convolved(eqn, *(one.usual for one in inputs)))]
     if is_long_sum(eqn):
