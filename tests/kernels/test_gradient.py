@@ -1,14 +1,11 @@
 """The gradient baselines against hand-worked steps and optax itself."""
 
-import contextlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-import gradless as gl
 from gradless.kernels import Adam, GradientDescent
 from gradless.types import Evaluation
 
@@ -101,39 +98,3 @@ def test_a_loss_that_is_no_longer_a_number_is_told():
     state = algorithm.init(X, evaluate(X))
     _, info = algorithm.step((), state, lambda x: Evaluation(jnp.float32(jnp.nan), grad=x), False)
     assert not info.is_finite
-
-
-def move_of_adam(before, now):
-    """The largest move that Adam foresees after many steps along one gradient and one along another."""
-
-    def along(gradient):
-        return lambda x: Evaluation(jnp.sum(x), grad=jnp.full_like(x, gradient))
-
-    algorithm = Adam(learning_rate=0.25)
-    state = algorithm.init(X, along(before)(X))
-    for _ in range(50):
-        state, _ = algorithm.step((), state, along(before), False)
-    state, _ = algorithm.step((), state, along(now), False)
-    state, _ = algorithm.step((), state, along(now), False)
-    return state.x, state.largest_move
-
-
-def test_adam_foresees_the_steps_that_it_makes_once_larger_gradients_are_forgotten():
-    """With v = 0 a step is alpha m / eps: 0.25e8 times the larger of m and the gradient, whatever the last step was."""
-    _, still = move_of_adam(1e-12, 1e-12)
-    np.testing.assert_allclose(still, 0.25e8 * 1e-12, rtol=1e-2)  # m is within 0.9^52 = 0.4% of the gradient
-    _, growing = move_of_adam(0.0, 1e-12)
-    np.testing.assert_allclose(growing, 0.25e8 * 1e-12, rtol=1e-6)  # though m is a fifth of it
-    _, fading = move_of_adam(1.0, 1e-12)
-    assert fading > 1  # m is still some 0.8, and so may the next steps be: v is forgotten later
-    on_new_batches, _ = Adam().step((), Adam().init(X, evaluate(X)), evaluate, True)
-    assert on_new_batches.largest_move == np.inf
-
-
-@pytest.mark.parametrize(("gradient", "is_frozen"), [(0.5e-16, True), (2e-16, False)])
-def test_adam_is_frozen_where_a_billion_steps_would_not_bring_it_on(gradient, is_frozen):
-    """At |x| = 1 with alpha = 0.1: 1e9 steps of 0.1 g / 1e-8 come to 1 for g = 1e-16."""
-    told = pytest.warns(UserWarning, match="frozen: a billion steps") if is_frozen else contextlib.nullcontext()
-    with told:
-        result = gl.train(*(gl.adam(0.1), lambda x: jnp.sum(gradient * x), np.ones(2)), steps=50, stop_when_frozen=True)
-    assert result.stopped_by == ("frozen" if is_frozen else "steps")

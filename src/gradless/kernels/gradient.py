@@ -11,8 +11,6 @@ from gradless.proposals import working_dtype
 from gradless.settings import BELOW_ONE, POSITIVE, Number, check_settings, setting, settings
 from gradless.types import Evaluate, Evaluation, Info, Key, State
 
-ADAM_EPS = 1e-8  # added to sqrt(v), as usual
-
 
 class GradientState(NamedTuple):
     """What the next step needs."""
@@ -22,7 +20,7 @@ class GradientState(NamedTuple):
     grad: jax.Array | None  # its gradient
     memory: optax.OptState  # what optax remembers, Adam's moments for instance
     n: jax.Array
-    largest_move: jax.Array  # of any parameter, while gradients stay as small; infinite on new batches, which differ
+    largest_move: jax.Array  # of the last step; infinite where the next may go further: new batches, or Adam
 
 
 class _Gradient:
@@ -31,9 +29,6 @@ class _Gradient:
     needs_gradient: ClassVar[bool] = True
 
     def rule(self) -> optax.GradientTransformation:
-        raise NotImplementedError
-
-    def largest_move(self, grad: jax.Array, update: jax.Array, memory: optax.OptState) -> jax.Array:
         raise NotImplementedError
 
     def __post_init__(self) -> None:
@@ -58,7 +53,10 @@ class _Gradient:
         state = refresh(state, evaluate, not is_fixed)
         grad = jnp.asarray(state.grad, working_dtype(state.x))
         update, memory = self.rule().update(grad, state.memory, state.x)
-        largest_move = self.largest_move(grad, update, memory) if is_fixed else state.largest_move
+        # Where its gradients are below 1e-8, Adam is gradient descent at a rate of alpha/1e-8, which makes rounding
+        # errors grow: no step of it is like the next.
+        is_like_the_next = is_fixed and not jax.tree.leaves(memory)
+        largest_move = jnp.max(jnp.abs(update)) if is_like_the_next else state.largest_move
         x = optax.apply_updates(state.x, update)
         state = state._replace(x=x, memory=memory, n=state.n + 1, largest_move=largest_move)
         state = refresh(state, evaluate, is_fixed)  # on a fixed batch the pass at the new point serves the next step
@@ -90,10 +88,6 @@ class GradientDescent(_Gradient):
         """x -> x - alpha grad U."""
         return _clipped(self.clip, optax.sgd(self.learning_rate))
 
-    def largest_move(self, grad: jax.Array, update: jax.Array, memory: optax.OptState) -> jax.Array:
-        """The next steps are as this one, while the gradient is."""
-        return jnp.max(jnp.abs(update))
-
 
 @settings
 class Adam(_Gradient):
@@ -108,9 +102,4 @@ class Adam(_Gradient):
 
     def rule(self) -> optax.GradientTransformation:
         """Adam's update."""
-        return _clipped(self.clip, optax.adam(self.learning_rate, self.b1, self.b2, eps=ADAM_EPS))
-
-    def largest_move(self, grad: jax.Array, update: jax.Array, memory: optax.OptState) -> jax.Array:
-        """alpha |m| / (sqrt(v) + eps), with m as large as it can become and v forgotten: it holds larger gradients."""
-        m = optax.tree_utils.tree_get(memory, "mu")
-        return self.learning_rate * jnp.max(jnp.maximum(jnp.abs(m), jnp.abs(grad))) / ADAM_EPS
+        return _clipped(self.clip, optax.adam(self.learning_rate, self.b1, self.b2))
