@@ -56,8 +56,8 @@ SCALES = {
         steps=STEPS,
         minibatch=1_000,
         records=500,
-        budget="15 min for a short run, weeks for all",
-        steps_on_cpu=32,
+        budget="8 min for a short run, a week for all",
+        steps_on_cpu=100,
     ),
 }
 
