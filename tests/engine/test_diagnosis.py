@@ -17,7 +17,8 @@ def session(losses, acceptance=0.2, algorithm=None, batches=None, is_frozen=Fals
     rows[0]["acceptance"] = float("nan") if np.ndim(acceptance) == 0 else [float("nan")] * len(acceptance)
     chain = SimpleNamespace(algorithm=algorithm or gl.metropolis(), status=status)
     work = SimpleNamespace(batches=batches or gl.full_batch())
-    return SimpleNamespace(**{"chains": [chain], "rows": rows, "work": work, "t": 1000, "stopped_by": "steps"} | more)
+    usual = {"chains": [chain], "rows": rows, "work": work, "t": 1000, "stopped_by": "steps", "dtype": "float32"}
+    return SimpleNamespace(**usual | more)
 
 
 NAN = float("nan")
@@ -40,7 +41,9 @@ NOISY = (0.5 + np.tile([0.1, -0.1], 10) - np.linspace(0, 0.01, 20)).tolist()
             session(STILL, acceptance=0.49),
             "acceptance has come to 49% and the loss has hardly fallen: sigma is too small",
         ),
-        (session(FALLING, is_frozen=True), "frozen: sigma has fallen below what floating point can resolve"),
+        (session(FALLING, is_frozen=True), "frozen: sigma has fallen below what float32 can resolve"),
+        (session(FALLING, is_frozen=True), "use float64, a larger n_s"),
+        (session(FALLING, is_frozen=True, dtype="float64"), "use a larger n_s"),  # there is nothing finer
         (session(STILL, algorithm=gl.gradient_descent(), is_frozen=True), "the gradient has vanished: try aMC"),
         (session(NOISY, batches=gl.minibatch(2)), "varies more from minibatch to minibatch than it falls"),
         (

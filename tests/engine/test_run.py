@@ -231,7 +231,7 @@ def test_gradient_descent_is_frozen_where_a_billion_steps_would_not_bring_it_on(
     assert result.stopped_by == "frozen"
     assert "the gradient has vanished" in result.advice
     assert result.steps == math.ceil(math.log(4e-9) / math.log(0.75)) + 1
-    # Adam's steps become larger again, from rounding errors alone; and on minibatches the next batch may have another gradient.
+    # Adam's steps can become larger again, and on minibatches the next batch may have another gradient.
     assert gl.train(gl.adam(0.1), bowl, start, **descent).stopped_by == "steps"
     halves = gl.train(gl.gradient_descent(0.25), bowl, start, data=np.zeros(2), batches=gl.minibatch(1), **descent)
     assert halves.stopped_by == "steps"

@@ -11,10 +11,6 @@ from gradless.engine.program import DIVERGED
 if TYPE_CHECKING:
     from gradless.engine.session import Session
 
-FROZEN_WORDS = (
-    "frozen: sigma has fallen below what floating point can resolve, and no move changes x any more; use float64, a "
-    "larger n_s, or let the run end there (stop_when_frozen)"
-)
 VANISHED_WORDS = (
     "frozen: a billion steps as small as the last one would hardly change x; if U is not low enough there, the "
     "gradient has vanished: try aMC, with signal norm if the net is deep"
@@ -30,6 +26,15 @@ MIN_STEPS = 500  # before that nothing can be said
 SHRUNK = 0.01  # of sigma_0: ninety times n_s rejections in a row
 
 
+def frozen_words(precision: str) -> str:
+    """Return what to tell of a chain whose moves no longer change x."""
+    finer = "" if precision == "float64" else "float64, "
+    return (
+        f"frozen: sigma has fallen below what {precision} can resolve, and no move changes x any more; use {finer}a "
+        "larger n_s, or let the run end there (stop_when_frozen)"
+    )
+
+
 def advice(session: "Session") -> str | None:
     """Return what looks wrong with the run, if something does."""
     chains, rows = session.chains, session.rows
@@ -43,6 +48,7 @@ def advice(session: "Session") -> str | None:
     return advice_on(
         {name: np.asarray([row[name] for row in rows], float) for name in COLUMNS},
         session.t,
+        precision=str(session.dtype),
         lowers_sigma=hasattr(chains[0].algorithm, "n_s"),
         has_minibatches=isinstance(session.work.batches, Minibatch),
         is_at_target=session.stopped_by == "target",
@@ -50,18 +56,24 @@ def advice(session: "Session") -> str | None:
 
 
 def advice_on(
-    table: Mapping[str, np.ndarray], step: int, lowers_sigma: bool, has_minibatches: bool, is_at_target: bool
+    table: Mapping[str, np.ndarray],
+    step: int,
+    precision: str,
+    lowers_sigma: bool,
+    has_minibatches: bool,
+    is_at_target: bool,
 ) -> str | None:
     """Return what looks wrong with the records of a run without gradients, if something does.
 
     table: the records by name, each of shape (records,) or (records, chains).
     step: how far the run has come.
+    precision: of its parameters.
     lowers_sigma: whether its algorithm does, as aMC.
     has_minibatches: whether its losses are those of minibatches.
     is_at_target: whether it is where it was to go.
     """
     if np.any(table["is_frozen"][-1] > 0):
-        return FROZEN_WORDS
+        return frozen_words(precision)
     if step < MIN_STEPS or is_at_target:
         return None
     acceptance = _known(np.mean, table["acceptance"][-max(2, len(table["acceptance"]) // 10) :])

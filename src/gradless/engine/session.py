@@ -13,7 +13,7 @@ import numpy as np
 
 from gradless.engine import run
 from gradless.engine.chains import Chain, num_workers
-from gradless.engine.diagnosis import FROZEN_WORDS, VANISHED_WORDS, advice
+from gradless.engine.diagnosis import VANISHED_WORDS, advice, frozen_words
 from gradless.engine.processes import agree, check_in_step
 from gradless.engine.program import AT_TARGET, DIVERGED, FROZEN, GOING, MAX_RECORDS, MAX_STEPS
 from gradless.engine.result import Result, Trace
@@ -211,7 +211,8 @@ class Session:
             listener.chunk_done(self, rows, flags)
         if not self.is_frozen_told and any(np.any(row["is_frozen"]) for row in rows):
             self.is_frozen_told = True
-            self.report(VANISHED_WORDS if self.chains[0].algorithm.needs_gradient else FROZEN_WORDS)
+            has_gradient = self.chains[0].algorithm.needs_gradient
+            self.report(VANISHED_WORDS if has_gradient else frozen_words(str(self.dtype)))
 
     def _reason_to_stop(self) -> str | None:
         ended = [chain.status for chain in self.chains if chain.status != GOING]
