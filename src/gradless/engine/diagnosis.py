@@ -26,12 +26,12 @@ MIN_STEPS = 500  # before that nothing can be said
 SHRUNK = 0.01  # of sigma_0: ninety times n_s rejections in a row
 
 
-def frozen_words(precision: str) -> str:
+def frozen_words(precision: str | None) -> str:
     """Return what to tell of a chain whose moves no longer change x."""
     finer = "" if precision == "float64" else "float64, "
     return (
-        f"frozen: sigma has fallen below what {precision} can resolve, and no move changes x any more; use {finer}a "
-        "larger n_s, or let the run end there (stop_when_frozen)"
+        f"frozen: sigma has fallen below what {precision or 'floating point'} can resolve, and no move changes x any "
+        f"more; use {finer}a larger n_s, or let the run end there (stop_when_frozen)"
     )
 
 
@@ -58,7 +58,7 @@ def advice(session: "Session") -> str | None:
 def advice_on(
     table: Mapping[str, np.ndarray],
     step: int,
-    precision: str,
+    precision: str | None,
     lowers_sigma: bool,
     has_minibatches: bool,
     is_at_target: bool,
@@ -67,7 +67,7 @@ def advice_on(
 
     table: the records by name, each of shape (records,) or (records, chains).
     step: how far the run has come.
-    precision: of its parameters.
+    precision: of its parameters, if it is known.
     lowers_sigma: whether its algorithm does, as aMC.
     has_minibatches: whether its losses are those of minibatches.
     is_at_target: whether it is where it was to go.

@@ -81,7 +81,7 @@ def advice(table: Table, algorithm: dict[str, Any], plan: dict[str, Any], state:
         words = advice_on(
             {"is_frozen": np.zeros(len(table["step"]))} | {name: drawable(values) for name, values in table.items()},
             int(table["step"][-1]),
-            precision="float64" if plan.get("precision") == "float64" else "float32",
+            precision=next((one for one in ("float32", "float64") if plan.get("precision") == one), None),
             lowers_sigma="n_s" in algorithm,
             has_minibatches=isinstance(batches, dict) and batches.get("name") == "minibatch",
             is_at_target=ENDS[loop.AT_TARGET] in state.reason,
