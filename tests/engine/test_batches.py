@@ -119,7 +119,7 @@ def test_a_visit_sees_the_next_part_of_the_epoch_s_order(size, lengths):
     def visit(cursor, t):
         return batches.visit(cursor, key, t, jnp.arange(NUM), lambda batch, _: jnp.zeros(NUM, int).at[batch].add(1))
 
-    _, seen = jax.lax.scan(visit, batches.open(key, jnp.int32(0), NUM), jnp.arange(3 * len(lengths)))
+    _, seen = jax.lax.scan(visit, batches.open(NUM), jnp.arange(3 * len(lengths)))
     np.testing.assert_array_equal(seen.sum(1), lengths * 3)
     np.testing.assert_array_equal(seen.reshape(3, -1, NUM).sum(1), np.ones((3, NUM)))
 

@@ -109,7 +109,7 @@ class Reproduction:
         for name in chosen:
             figure = importlib.import_module(module_of(name))
             place, size = self.folder / name, figure.SCALES[self.scale]
-            self.tell(f"{name}  {figure.TITLE}  (about {size.budget} on 2 cores)")
+            self.tell(f"{name}  {figure.TITLE}  (all of it on 2 cores: about {size.budget})")
             stopped: Stopped | None = None
             if not self.redraw:
                 place.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ class FullBatch:
     def check(self, num_data: int) -> None:
         """Nothing to refuse."""
 
-    def open(self, key: Key, t: jax.Array, num_data: int) -> Any:
+    def open(self, num_data: int) -> Any:
         """Return what has to be remembered between steps: nothing."""
         return ()
 
@@ -108,12 +108,15 @@ class Minibatch:
         """Return the step, at most `end`, up to which the minibatch of step t is held."""
         return t + jnp.minimum(end - t, self.hold - t % self.hold)
 
-    def open(self, key: Key, t: jax.Array, num_data: int) -> Any:
-        """Return the epoch of step t and the order of the data in it, to be remembered between steps."""
+    def open(self, num_data: int) -> Any:
+        """Return an epoch and the order of the data in it, to be remembered between steps: none is known yet.
+
+        The first step draws it, as the first of every epoch does: drawn here, it would be compiled twice.
+        """
         if self.sampling == "iid":
             return ()
-        epoch = t // self.hold // self.per_epoch(num_data)
-        return epoch, draw_order(jax.random.fold_in(key, epoch), num_data)
+        order = jax.eval_shape(lambda key: draw_order(key, num_data), jax.random.key(0))
+        return jnp.int32(-1), jnp.zeros(order.shape, order.dtype)
 
     def visit(self, cursor: Any, key: Key, t: jax.Array, data: Any, act: Act) -> tuple[Any, Any]:
         """Act on the data of step t."""
@@ -125,8 +128,11 @@ class Minibatch:
             return cursor, act(rows(data, index), is_new)
 
         epoch, place = jnp.divmod(drawing, self.per_epoch(num_data))
-        cursor = jax.lax.cond(epoch == cursor[0], lambda: cursor, lambda: self.open(key, t, num_data))
-        order = cursor[1]
+        known, order = cursor
+        order = jax.lax.cond(
+            epoch == known, lambda: order, lambda: draw_order(jax.random.fold_in(key, epoch), num_data)
+        )
+        cursor = epoch.astype(known.dtype), order
 
         def see(length: int) -> Any:
             places = place.astype(jnp.int32) * self.size + jnp.arange(length, dtype=jnp.int32)

@@ -154,5 +154,5 @@ def retrace_minibatches(
         cursor, state = batches.visit(cursor, key_of_batches, state.n, data, step)
         return place + is_accepted, state, cursor
 
-    first = (jnp.zeros((), jnp.int32), state, batches.open(key_of_batches, state.n, num_samples(data)))
+    first = (jnp.zeros((), jnp.int32), state, batches.open(num_samples(data)))
     return lax.while_loop(lambda carry: carry[1].n < until, body, first)[1]

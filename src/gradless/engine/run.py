@@ -61,7 +61,7 @@ def restart(program: Program, algorithm: Algorithm, key: Key, carry: Carry, data
 def _look(program: Program, key: Key, x: jax.Array, t: jax.Array, data: Any) -> Evaluation:
     """Return the evaluation of x on the batch of step t."""
     batches, key = program.batches, key_batches(key)
-    cursor = batches.open(key, t, num_samples(data))
+    cursor = batches.open(num_samples(data))
     return batches.visit(cursor, key, t, data, lambda batch, _: program.objective.on(batch)(x))[1]
 
 

@@ -40,8 +40,8 @@ class Way:
         return cls(program, algorithm, key, data, key_steps(key), fixed, first_step)
 
     def open(self) -> Any:
-        """Return what is remembered of the order of the data, at the chunk's first step."""
-        return self.program.batches.open(key_batches(self.key), self.first_step, num_samples(self.data))
+        """Return what is remembered of the order of the data, before the chunk's first step."""
+        return self.program.batches.open(num_samples(self.data))
 
     def with_data(self, cursor: Any, t: jax.Array, act: Act) -> tuple[Any, Any]:
         """Let `act` use the data of step t; return what is remembered of them, and what it returns."""
