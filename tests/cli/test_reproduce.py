@@ -61,6 +61,15 @@ def test_redraw_uses_the_saved_data_alone(reproduce, copied, monkeypatch):
     assert (copied / "F3" / "fig3.png").exists()
 
 
+def test_redraw_of_all_leaves_out_what_has_not_been_run(reproduce, copied, tmp_path):
+    words = reproduce("--scale", "smoke", "-o", copied, "--redraw")
+    assert "F4 is left out: it has not been run" in words
+    assert "F3a" in words
+    assert "largest |z|" in words  # of E2, the last of all
+    (tmp_path / "empty").mkdir()
+    assert "empty has no saved data" in reproduce("--scale", "smoke", "-o", tmp_path / "empty", "--redraw", code=2)
+
+
 def test_a_claim_that_fails_is_exit_code_1(reproduce, copied, monkeypatch):
     bad = judge("F3a", "says", "measured", "rule", holds=False)
     monkeypatch.setattr(fig3, "check", lambda out, scale: [bad])
@@ -106,13 +115,16 @@ def test_damaged_data_are_one_line(reproduce, copied, damage):
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
+        ("moments.csv", None, "moments.csv, from which it was drawn: restore it, or run E2 again"),
         ("moments.csv", "", "moments.csv is no table"),
         ("moments.csv", "axis\ndownhill\n", "the saved data of E2"),
         ("langevin.svg", "<svg", "langevin.svg is damaged: draw it again with `gradless reproduce E2 --redraw`"),
     ],
 )
 def test_damaged_data_of_another_figure_do_not_hide_the_verdicts(reproduce, copied, name, text, told):
-    (copied / "E2" / name).write_text(text)
+    (copied / "E2" / name).unlink()
+    if text is not None:
+        (copied / "E2" / name).write_text(text)
     words = reproduce("F3", "--scale", "smoke", "-o", copied, code=2)
     assert "F3a" in words
     assert told in words

@@ -156,3 +156,11 @@ def test_only_panels_without_curves_have_no_numbers_on_their_axes():
     assert len(drawn.get_xticks()) > 1
     assert len(drawn.get_yticks()) > 1
     assert len(empty.get_xticks()) == len(empty.get_yticks()) == 0
+
+
+def test_shorter_runs_than_the_paper_s_decide_nothing(tmp_path):
+    for name in ("sweep", "variation"):
+        short = [row | {"epochs": 300} if place == 1 else row for place, row in enumerate(GOOD[name])]
+        assert outcomes(tmp_path / name, GOOD | {name: short})[CLAIM_OF[name]] == NOT_DECIDED
+    diverged = [row | {"epochs": 300} if row["setting"] == 45 else row for row in GOOD["sweep"]]
+    assert outcomes(tmp_path, GOOD | {"sweep": diverged})["F1a"] == PASS

@@ -39,14 +39,17 @@ def test_acceptance_at_a_loss_is_accepted_over_proposed_moves_there():
     assert (row["runs"], row["moves"]) == (2, 60)
 
 
-def table(slope=-0.3, ratio=2.0, num_sizes=3, noise=0.1, runs=5):
+def table(slope=-0.3, ratio=2.0, num_nets=None, noise=0.1, runs=5, scale="quick"):
+    """The nets of a scale, or the first few of each panel, whose numbers of parameters go up in equal factors."""
     rows = []
-    for panel, (name, _) in fig2.PANELS.items():
-        for size in [10.0**power for power in range(2, 2 + num_sizes)]:
+    for panel, (name, varied) in fig2.PANELS.items():
+        nets = list(fig2._nets(fig2.SCALES[scale], varied))
+        for place, (width, depth) in enumerate(nets[:num_nets]):
+            size = 100.0 ** (1 + place / (len(nets) - 1))  # from 100 to 10,000
             for cut in fig2.CUTS:
                 is_low = cut == min(fig2.CUTS)
                 rate = 0.3 * (size / 100) ** slope if name == "mc" else 0.03 / (ratio if is_low else 1)
-                net = {"panel": panel, "parameters": size, "loss": cut}
+                net = {"panel": panel, "width": width, "depth": depth, "parameters": size, "loss": cut}
                 rows.append(net | {"acceptance": rate, "spread": noise * rate, "runs": runs})
     return rows
 
@@ -57,12 +60,15 @@ def table(slope=-0.3, ratio=2.0, num_sizes=3, noise=0.1, runs=5):
         ({}, "quick", [PASS, PASS, PASS, PASS]),
         ({"slope": -1.1}, "quick", [FAIL, FAIL, PASS, PASS]),
         ({"slope": 0.1}, "quick", [FAIL, FAIL, PASS, PASS]),
-        # Weights +-1/(2 ln 10) of the ends, each known to 0.1/sqrt(4): the error of the slope is 0.0154.
-        ({"slope": -0.029}, "quick", [NOT_DECIDED, NOT_DECIDED, PASS, PASS]),
+        # Three widths with weights +-1/(2 ln 10) of the ends, each known to 0.1/sqrt(4): an error of 0.0154. Four
+        # depths at -3, -1, 1, 3 thirds of ln 10, of weights that over 20/9 ln 10: an error of 0.0146.
+        ({"slope": -0.028}, "quick", [NOT_DECIDED, NOT_DECIDED, PASS, PASS]),
         ({"slope": -0.032}, "quick", [PASS, PASS, PASS, PASS]),
         ({"noise": 0.0, "runs": 1}, "quick", [NOT_DECIDED, NOT_DECIDED, PASS, PASS]),  # one run shows no spread
-        ({"ratio": 3.1}, "paper", [PASS, PASS, FAIL, FAIL]),
-        ({"num_sizes": 2}, "quick", [NOT_DECIDED] * 4),
+        ({"ratio": 3.1, "scale": "paper"}, "paper", [PASS, PASS, FAIL, FAIL]),
+        ({"num_nets": 2}, "quick", [NOT_DECIDED] * 4),
+        ({"num_nets": 4, "scale": "paper"}, "paper", [NOT_DECIDED] * 4),
+        ({"num_nets": 1, "ratio": 3.1}, "quick", [NOT_DECIDED, NOT_DECIDED, FAIL, FAIL]),  # more nets change nothing
         ({}, "smoke", [NOT_DECIDED] * 4),
     ],
 )
@@ -72,9 +78,23 @@ def test_check_judges_slope_and_constancy(tmp_path, numbers, scale, outcomes):
 
 
 def test_a_loss_that_was_not_reached_is_not_decided(tmp_path):
-    rows = [row | {"acceptance": float("nan")} if row["loss"] <= fig2.ADAPTED else row for row in table()]
+    lowest = {panel: fig2.SCALES["quick"].lowest[name] for panel, (name, _) in fig2.PANELS.items()}
+    is_missing = lambda row: row["loss"] == lowest[row["panel"]] and row["parameters"] == 100  # noqa: E731
+    rows = [row | {"acceptance": float("nan")} if is_missing(row) else row for row in table()]
+    assert sum(map(is_missing, rows)) == 4  # of each panel the first net
     write_table(tmp_path / "cuts.csv", rows)
     assert [verdict.outcome for verdict in fig2.check(tmp_path, "quick")] == [NOT_DECIDED] * 4
+
+
+def test_a_net_that_accepts_nothing_is_not_left_out(tmp_path):
+    rows = [
+        row | {"acceptance": 0.0, "spread": 0.0} if row["loss"] == 0.01 and row["parameters"] == 100 else row
+        for row in table()
+    ]
+    write_table(tmp_path / "cuts.csv", rows)
+    verdicts = fig2.check(tmp_path, "quick")
+    assert [verdict.outcome for verdict in verdicts] == [NOT_DECIDED, NOT_DECIDED, FAIL, FAIL]
+    assert "max/min inf" in verdicts[2].measured
 
 
 def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, folder, first_asked_for):

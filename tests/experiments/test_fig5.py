@@ -64,6 +64,16 @@ def test_the_papers_own_results_pass(tmp_path):
     assert outcomes(tmp_path) == [PASS] * 4
 
 
+def test_a_gradient_that_is_no_number_changes_nothing(tmp_path):
+    save_tables(tmp_path)
+    rows = read_table(tmp_path / "training.csv")
+    late = [row for row in rows if row["algorithm"] == "aMC"][70]
+    write_table(
+        tmp_path / "training.csv", [row | {"gradient_norm": float("nan")} if row is late else row for row in rows]
+    )
+    assert outcomes(tmp_path) == [PASS] * 4
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [

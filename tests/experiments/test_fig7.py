@@ -109,3 +109,19 @@ def test_what_is_there_of_a_stopped_reproduction_is_drawn_and_decides_nothing(tm
 def test_one_run_that_was_stopped_is_drawn_and_decides_nothing(tmp_path):
     assert outcomes(tmp_path, {"progressive": (800, 0.92)}) == [NOT_DECIDED, NOT_DECIDED]
     assert fig7.draw(tmp_path)[0].exists()
+
+
+def test_amc_stopped_before_mc_got_to_90_percent_is_not_slower(tmp_path):
+    write_curves(tmp_path, PAPER | {"amc": (30_000, 0.95)})
+    rows = read_table(tmp_path / "curves.csv")
+    for until, outcome in ((1_000, NOT_DECIDED), (28_000, FAIL)):  # MC is there after 20,000
+        write_table(tmp_path / "curves.csv", [row for row in rows if row["run"] != "amc" or row["epoch"] <= until])
+        assert fig7.check(tmp_path, "paper")[0].outcome == outcome
+
+
+def test_a_record_that_is_no_number_changes_nothing(tmp_path):
+    write_curves(tmp_path, PAPER)
+    rows = read_table(tmp_path / "curves.csv")
+    last = [row | {"epoch": 100_001, "step": 4e6, "accuracy": float("nan")} for row in rows if row["epoch"] == 100_000]
+    write_table(tmp_path / "curves.csv", rows + last)
+    assert [verdict.outcome for verdict in fig7.check(tmp_path, "paper")] == [PASS, PASS]

@@ -54,6 +54,30 @@ def test_only_the_whole_run_on_an_accelerator_decides(tmp_path, amc, scale, devi
     assert fig8.draw(tmp_path)[0].exists()
 
 
+def test_a_run_on_an_accelerator_that_was_stopped_decides_nothing_and_one_nan_changes_nothing(tmp_path):
+    write_curves(tmp_path, 0.98, "gpu")
+    rows = read_table(tmp_path / "curves.csv")
+    write_table(tmp_path / "curves.csv", [row for row in rows if row["step"] < 600_000])
+    assert fig8.check(tmp_path, "paper")[0].outcome == NOT_DECIDED
+    write_curves(tmp_path, 0.992, "gpu")
+    rows = read_table(tmp_path / "curves.csv")
+    write_table(tmp_path / "curves.csv", [row | ({} if row["step"] else {"accuracy": float("nan")}) for row in rows])
+    assert fig8.check(tmp_path, "paper")[0].outcome == PASS
+
+
+def test_what_the_table_has_further_on_is_not_run_again_nor_replaced(tmp_path, first_asked_for):
+    write_curves(tmp_path, 0.98, "gpu")
+    assert first_asked_for(fig8, tmp_path, fig8.SCALES["smoke"]) is None
+    rows = read_table(tmp_path / "curves.csv")
+    fig8.note(tmp_path, "amc", [row | {"device": "cpu"} for row in rows if row["run"] == "amc" and row["step"] < 1e5])
+    assert read_table(tmp_path / "curves.csv") == rows
+    further = [row | {"step": row["step"] + 1} for row in rows if row["run"] == "gd"]
+    fig8.note(tmp_path, "gd", further)
+    assert read_table(tmp_path / "curves.csv") == further + [row for row in rows if row["run"] == "amc"]
+    write_table(tmp_path / "curves.csv", [row for row in rows if row["run"] == "gd"])
+    assert first_asked_for(fig8, tmp_path, fig8.SCALES["smoke"]) == "amc-30"
+
+
 def test_where_the_loss_is_after_a_short_run_is_told_from_its_second_half(tmp_path):
     write_curves(tmp_path, 0.1, "cpu")
     rows = [row for row in read_table(tmp_path / "curves.csv") if row["step"] == 0]

@@ -51,6 +51,19 @@ def test_a_run_without_a_checkpoint_is_begun_anew_but_not_under_another_process(
     assert train(tmp_path).table["step"][-1] == 20
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_run_of_another_length_is_refused(tmp_path, is_over):
+    """Its records would be taken for those of the length that is asked for."""
+    run = tmp_path / "runs" / "a"
+    if is_over:
+        train(tmp_path)
+    else:
+        stopped(tmp_path)
+    with pytest.raises(RunError, match="is a run of 20 steps, and 30 are asked for: move it away to begin anew"):
+        train(tmp_path, steps=30)
+    assert is_finished(run) == is_over
+
+
 def test_compiling_is_taken_off_the_time_once(tmp_path):
     deadline, seen = time.monotonic() + 100, []
 

@@ -100,7 +100,7 @@ class Reproduction:
     def go_through(self, chosen: list[str], leaves_out: bool = False) -> str:
         """Run, draw and judge one figure after the other; return what stopped it, if anything did.
 
-        leaves_out: whether a figure whose data cannot be had is no reason not to make the others.
+        leaves_out: whether a figure that cannot be made or drawn, for want of data, is no reason to leave the others.
         """
         from gradless.experiments.workshop import Halt, Stopped, Workshop
 
@@ -109,6 +109,9 @@ class Reproduction:
         for name in chosen:
             figure = importlib.import_module(module_of(name))
             place, size = self.folder / name, figure.SCALES[self.scale]
+            if self.redraw and leaves_out and not place.is_dir():
+                self.tell(f"{name} is left out: it has not been run")
+                continue
             self.tell(f"{name}  {figure.TITLE}  (all of it on 2 cores: about {size.budget})")
             stopped: Stopped | None = None
             if not self.redraw:
@@ -130,6 +133,8 @@ class Reproduction:
                 where = f"in {name} ({stopped})" if stopped else f"after {name}"
                 self.console.print(f"{reason} {where}; go on with the same command")
                 return by
+        if not self.judged and self.redraw:
+            raise ValueError(f"{self.folder} has no saved data: run it without --redraw")
         return ""
 
     def judge(self, name: str, figure: Any, place: Path, was_stopped: bool) -> None:
@@ -172,8 +177,12 @@ def everything(folder: Path, scale: str, judged: dict[str, list[Verdict]]) -> tu
         if name in judged:
             found[name] = judged[name]
         elif list((folder / name).glob("*.png")):  # it was drawn, so its data are there
-            with from_saved_data(name, folder / name):
-                found[name] = importlib.import_module(module_of(name)).check(folder / name, scale)
+            try:
+                with from_saved_data(name, folder / name):
+                    found[name] = importlib.import_module(module_of(name)).check(folder / name, scale)
+            except FileNotFoundError as error:
+                words = f"{name} has lost {error.filename}, from which it was drawn: restore it, or run {name} again"
+                raise ValueError(words) from error
     return list(found), [verdict for these in found.values() for verdict in these]
 
 

@@ -26,7 +26,7 @@ INIT = "pytorch"
 # Wider nets would take hours in float64. Float32 rounds U far more finely than a move changes it.
 MOST_IN_FLOAT64 = 100  # neurons in a layer
 CUTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # U_0
-ADAPTED = 0.01  # from about here on down, aMC's sigma has begun to shrink; every cut to here is needed for a verdict
+ADAPTED = 0.01  # from about here on down, aMC's sigma has begun to shrink
 HALF_WINDOW = 0.1  # decades of U to either side over which the acceptance is counted
 SHADES = {  # dark is small; readable in grey
     "mc": ("#0b2350", "#1f4e9c", "#3f74c8", "#6a9be0", "#8fb4ea"),
@@ -34,7 +34,6 @@ SHADES = {  # dark is small; readable in grey
 }
 DASHES = ("-", "--", "-.", ":", (0, (1, 3)))
 MARKERS = "os^Dv"
-MEANINGFUL = 3  # sizes of net, for a slope
 
 
 @dataclass(frozen=True)
@@ -227,15 +226,17 @@ DIFFERS = (
 )
 
 
-def _rates(rows: list[dict[str, Any]]) -> dict[float, np.ndarray]:
-    """Return A of all nets at each loss at which they all have been."""
-    at = {cut: column([row for row in rows if row["loss"] == cut], "acceptance") for cut in CUTS}
-    return {cut: rates for cut, rates in at.items() if np.all(rates > 0)}
+def _rates(rows: list[dict[str, Any]], panel: str, scale: str) -> dict[float, np.ndarray]:
+    """Return A of the nets that are there, at each loss that this scale asks for; NaN where a net has not been."""
+    cuts = [cut for cut in CUTS if cut >= SCALES[scale].lowest[PANELS[panel][0]]]
+    return {cut: column([row for row in rows if row["loss"] == cut], "acceptance") for cut in cuts}
 
 
-def _is_decided(rows: list[dict[str, Any]], scale: str) -> bool:
-    has_sizes = len({row["parameters"] for row in rows}) >= MEANINGFUL
-    return scale != "smoke" and has_sizes and all(cut in _rates(rows) for cut in CUTS if cut >= ADAPTED)
+def _is_whole(rows: list[dict[str, Any]], panel: str, scale: str) -> bool:
+    """Return whether every net of the scale is there, and has been at every loss that the scale asks for."""
+    there = {(row["width"], row["depth"]) for row in rows}
+    are_known = all(np.all(np.isfinite(rates)) for rates in _rates(rows, panel, scale).values())
+    return there >= set(_nets(SCALES[scale], PANELS[panel][1])) and are_known
 
 
 def _falls_slowly(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:
@@ -243,9 +244,10 @@ def _falls_slowly(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict
     rule = "slope of log A against log N, at the lowest loss, in (-1, 0), two standard errors from either end"
     if not rows:
         return not_run(f"F2{panel}", says, ["all nets"], rule)
-    slopes = {cut: _slope([row for row in rows if row["loss"] == cut]) for cut in _rates(rows)}
-    slope, error = slopes[min(slopes)] if slopes else (float("nan"), float("nan"))
-    words = ", ".join(f"{value:+.3f} ± {e:.3f} at U = {cut:g}" for cut, (value, e) in slopes.items()) or "unknown"
+    slopes = {cut: _slope([row for row in rows if row["loss"] == cut]) for cut in _rates(rows, panel, scale)}
+    slope, error = slopes[min(slopes)]
+    known = {cut: slope_and_error for cut, slope_and_error in slopes.items() if np.isfinite(slope_and_error[0])}
+    words = ", ".join(f"{value:+.3f} ± {e:.3f} at U = {cut:g}" for cut, (value, e) in known.items()) or "unknown"
     sizes = column(rows, "parameters")
     is_clear = min(abs(slope), abs(slope + 1)) > 2 * error
     return judge(
@@ -254,15 +256,18 @@ def _falls_slowly(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict
         f"slope {words}; N = {sizes.min():,.0f} ... {sizes.max():,.0f}",
         rule,
         holds=-1 < slope < 0,
-        is_decided=_is_decided(rows, scale) and is_clear,
+        is_decided=scale != "smoke" and _is_whole(rows, panel, scale) and is_clear,
         differs=DIFFERS,
     )
 
 
 def _slope(rows: list[dict[str, Any]]) -> tuple[float, float]:
-    """Return the slope of log A against log N, and its standard error from the spread of the runs; one run has none."""
+    """Return the slope of log A against log N, and its standard error from the spread of the runs; one run has none.
+
+    Where A is unknown or zero for a net, or there is but one, the slope is not a number.
+    """
     size, rate = np.log(column(rows, "parameters")), column(rows, "acceptance")
-    if len(rows) < 2:
+    if len(rows) < 2 or not np.all(rate > 0):
         return float("nan"), float("nan")
     weight = (size - size.mean()) / np.sum((size - size.mean()) ** 2)
     slope, runs = float(weight @ np.log(rate)), column(rows, "runs")
@@ -277,20 +282,25 @@ def _is_constant(rows: list[dict[str, Any]], panel: str, scale: str) -> Verdict:
     rule = "max/min of A over U_0 and N below 3"
     if not rows:
         return not_run(f"F2{panel}", says, ["all nets"], rule)
-    rates = _rates(rows)
+    rates = {cut: at[np.isfinite(at)] for cut, at in _rates(rows, panel, scale).items() if np.any(np.isfinite(at))}
     ratio = _ratio(list(rates.values()))
     adapted = _ratio([rates[cut] for cut in rates if cut <= ADAPTED])
     each = ", ".join(f"{values.min():.3f} to {values.max():.3f} at U = {cut:g}" for cut, values in rates.items())
+    is_refuted = ratio >= 3  # which more nets cannot change
     return judge(
         f"F2{panel}",
         says,
         f"max/min {ratio:.3g} (at U <= {ADAPTED:g} {adapted:.3g}); A {each or 'unknown'}",
         rule,
         holds=ratio < 3,
-        is_decided=_is_decided(rows, scale),
+        is_decided=scale != "smoke" and (is_refuted or _is_whole(rows, panel, scale)),
         differs=DIFFERS,
     )
 
 
 def _ratio(rates: list[np.ndarray]) -> float:
-    return float(np.max(rates) / np.min(rates)) if rates else float("nan")
+    """Return the largest over the smallest acceptance; a net that accepts nothing makes it infinite."""
+    if not rates:
+        return float("nan")
+    every = np.concatenate(rates)
+    return float(every.max() / every.min()) if every.min() > 0 else float("inf")

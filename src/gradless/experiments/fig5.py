@@ -253,7 +253,8 @@ def regimes(rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
     losses, norms = column(rows, "loss"), column(rows, "gradient_norm")
     on_plateau = np.flatnonzero(np.abs(losses / LN2 - 1) <= 0.01)
     end = on_plateau[-1] + 1 if len(on_plateau) else 0
-    return norms[on_plateau], norms[end:]
+    small, large = norms[on_plateau], norms[end:]
+    return small[~np.isnan(small)], large[~np.isnan(large)]  # a gradient too large for its squares is none
 
 
 def _judge_regimes(rows: list[dict[str, Any]], differs: str, is_paper: bool, is_over: bool) -> Verdict:

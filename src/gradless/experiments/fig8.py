@@ -10,13 +10,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gradless import data
 from gradless.experiments.claims import Verdict, judge, not_run
-from gradless.experiments.curves import NAMES, curve, draw_curve, finish_panels, lacking
+from gradless.experiments.curves import NAMES, TABLE, curve, draw_curve, finish_panels, lacking
 from gradless.experiments.fig7 import epochs_to
-from gradless.experiments.tables import column, read_table, write_table
-from gradless.experiments.workshop import Workshop
+from gradless.experiments.tables import column, read_table, table_so_far, write_table
+from gradless.experiments.workshop import Stopped, Workshop
 from gradless.faster import faster
 from gradless.kernels import AMC, GradientDescent
 from gradless.models import ResNet, accuracy, cross_entropy
@@ -29,6 +30,7 @@ TITLE = "ResNet-18 on MNIST: aMC gets where gradient descent gets, more slowly"
 SMALL = "gradless.experiments.fig8:small_resnet"
 STEPS = 600_000  # 10,000 epochs; the paper does not give a number
 GOAL = 0.99
+TARGET = 0.992  # where both end, the paper says
 
 
 @dataclass(frozen=True)
@@ -99,20 +101,37 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     steps = scale.steps_on_cpu if is_short else scale.steps
     amc = AMC(sigma=1e-3, epsilon=1e-3, n_s=100)
     algorithms: dict[str, Algorithm] = {"gd": GradientDescent(learning_rate=1e-3, clip=1.0), "amc": amc}
-    rows: list[dict[str, Any]] = []
     for name, algorithm in algorithms.items():
-        run = workshop.train(
-            f"{name}-{steps}",  # the short run stays apart from the whole one
-            scale.problem,
-            algorithm,
-            steps=steps,
-            options=scale.options,
-            batch=str(scale.minibatch),
-            record_every=steps if is_short else max(1, steps // scale.records),  # the test set costs ten steps
-            target_metric="accuracy >= 0.992",  # where both end, the paper says
-        )
-        rows += [{"device": device, **row} for row in curve(name, run)]
-        write_table(out / "curves.csv", rows)
+        if any(row["step"] >= steps or row["accuracy"] >= TARGET for row in noted(out, name)):
+            continue
+        try:
+            run = workshop.train(
+                f"{name}-{steps}",  # the short run stays apart from the whole one
+                scale.problem,
+                algorithm,
+                steps=steps,
+                options=scale.options,
+                batch=str(scale.minibatch),
+                record_every=steps if is_short else max(1, steps // scale.records),  # the test set costs ten steps
+                target_metric=f"accuracy >= {TARGET}",
+            )
+        except Stopped as stop:
+            note(out, name, [{"device": device, **row} for row in curve(name, stop.run)])
+            raise
+        note(out, name, [{"device": device, **row} for row in curve(name, run)])
+
+
+def noted(out: Path, name: str) -> list[dict[str, Any]]:
+    """Return the records of a run as the table has them."""
+    return [row for row in table_so_far(out / TABLE, "run", "step", "device", "accuracy") if row["run"] == name]
+
+
+def note(out: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    """Save the records of a run, unless the table has it further on: a short run does not replace a long one."""
+    if any(row["step"] > rows[-1]["step"] for row in noted(out, name)):
+        return
+    others = [row for row in table_so_far(out / TABLE) if row["run"] != name]
+    write_table(out / TABLE, sorted(others + rows, key=lambda row: list(NAMES).index(row["run"])))
 
 
 def seconds_per_loss() -> float:
@@ -138,7 +157,7 @@ def _cost_words(cost: dict[str, Any]) -> str:
 
 def draw(out: Path) -> list[Path]:
     """Draw the paper's panels: (a) loss and (b) accuracy of GD and aMC against the epoch."""
-    rows = read_table(out / "curves.csv")
+    rows = read_table(out / TABLE)
     figure, (loss_axis, accuracy_axis) = new_figure(2)
     for name in ("gd", "amc"):
         draw_curve(loss_axis, rows, name, "epoch", "loss", COLOURS[name], DASHES[name], NAMES[name])
@@ -151,11 +170,11 @@ def draw(out: Path) -> list[Path]:
 
 def check(out: Path, scale: str) -> list[Verdict]:
     """Judge F8, which only the whole run on an accelerator decides."""
-    rows = read_table(out / "curves.csv")
+    rows = read_table(out / TABLE)
     says, rule = "GD and aMC both reach about 99.2%, GD faster", "aMC >= 99% (on an accelerator)"
     if missing := lacking(rows, ("gd", "amc")):
         return [not_run("F8", says, missing, rule)]
-    best = {name: max(row["accuracy"] for row in rows if row["run"] == name) for name in ("gd", "amc")}
+    best = {name: float(np.nanmax([row["accuracy"] for row in rows if row["run"] == name])) for name in ("gd", "amc")}
     speed = {name: epochs_to(rows, name, GOAL) for name in ("gd", "amc")}
     falls = ", ".join(f"{NAMES[name]} {_first_and_last(rows, name)}" for name in ("gd", "amc"))
     measured = [f"U {falls}", f"best C: GD {100 * best['gd']:.2f}%, aMC {100 * best['amc']:.2f}%"]
@@ -172,10 +191,16 @@ def check(out: Path, scale: str) -> list[Verdict]:
             "; ".join(measured),
             rule,
             holds=best["amc"] >= GOAL,
-            is_decided=scale == "paper" and rows[0]["device"] != "cpu",
+            is_decided=scale == "paper" and _is_decided(rows, best["amc"]),
             differs="; ".join(filter(None, (small.get(scale, ""), assumed))),
         )
     ]
+
+
+def _is_decided(rows: list[dict[str, Any]], best: float) -> bool:
+    """Return whether aMC's run, on an accelerator, got to its goal or to its end."""
+    amc = [row for row in rows if row["run"] == "amc"]
+    return amc[0]["device"] != "cpu" and (best >= GOAL or amc[-1]["step"] >= STEPS)
 
 
 def _first_and_last(rows: list[dict[str, Any]], run: str) -> str:

@@ -6,6 +6,7 @@ sigma/sqrt(2 pi), its mean square sigma^2/2. A component across the gradient has
 """
 
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.experiments.claims import Verdict, judge
+from gradless.experiments.claims import Verdict, judge, not_run
 from gradless.experiments.tables import column, read_table, write_table
 from gradless.experiments.workshop import Workshop
 from gradless.kernels import Metropolis
@@ -28,6 +29,8 @@ GRADIENTS = (1e-3, 1.0, 1e3)  # |grad U|, which must not matter
 SIGMAS = (1e-4, 1e-2)
 DRIFT, MEAN_SQUARE = 1 / np.sqrt(2 * np.pi), 1 / 2  # downhill, in units of sigma and sigma^2
 LARGEST_Z = 4.0  # 36 normal deviates all lie within it with probability 0.998
+SAYS = "drift sigma/sqrt(2 pi) along -grad, noise variance sigma^2/2, on a linear loss"
+RULE = f"every |z| below {LARGEST_Z:g}"
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,9 @@ def draw(out: Path) -> list[Path]:
 def check(out: Path, scale: str) -> list[Verdict]:
     """Drift and noise are those of Eq. (2), whatever the gradient's size and sigma."""
     rows = read_table(out / "moments.csv")
+    there = {(row["gradient"], row["sigma"], row["axis"]) for row in rows}
+    if missing := [", ".join(map(str, one)) for one in product(GRADIENTS, SIGMAS, AXES) if one not in there]:
+        return [not_run("E2", SAYS, missing, RULE)]
     downhill = column(rows, "axis") == "downhill"
     z_drift = (column(rows, "drift") - np.where(downhill, DRIFT, 0)) / column(rows, "drift_error")
     z_square = (column(rows, "mean_square") - MEAN_SQUARE) / column(rows, "mean_square_error")
@@ -138,9 +144,9 @@ def check(out: Path, scale: str) -> list[Verdict]:
     return [
         judge(
             "E2",
-            "drift sigma/sqrt(2 pi) along -grad, noise variance sigma^2/2, on a linear loss",
+            SAYS,
             f"drift {drift:.5f} sigma (theory {DRIFT:.5f}), variance {square:.5f} sigma^2, largest |z| {largest:.2f}",
-            f"every |z| below {LARGEST_Z:g}",
+            RULE,
             holds=bool(largest < LARGEST_Z),
             is_decided=bool(scale != "smoke" and column(rows, "moves").min() >= ENOUGH),
             differs="the noise is taken about zero: about its mean, the variance along the gradient is "

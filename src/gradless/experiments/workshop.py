@@ -96,6 +96,8 @@ class Workshop:
             time_budget=None,
             **settings,
         )
+        if is_finished(path) or has_checkpoint(path):
+            check_steps(path, steps)
         if not is_finished(path):
             self.tell(f"{name}: {problem} by {algorithm.name}, {chains} chain{'s' * (chains > 1)}, {steps:,} steps")
             session = self._session(path, made, algorithm, planned, {"problem": problem, "options": options or {}})
@@ -131,6 +133,14 @@ class Workshop:
         return start_problem(
             made, algorithm, plan, run=path, about=about, overwrite=overwrite, listeners=listeners, report=self.tell
         )
+
+
+def check_steps(path: Path, steps: int) -> None:
+    """Refuse a stored run of another length, from another version of a figure."""
+    with RunDirectory.open(path) as run:
+        stored = run.settings.get("plan", {}).get("steps")
+    if stored != steps:
+        raise RunError(f"{path} is a run of {stored} steps, and {steps} are asked for: move it away to begin anew")
 
 
 def is_finished(path: Path) -> bool:
