@@ -45,7 +45,7 @@ def with_figure(page: str, shown: Path) -> str:
     words = "".join(line for line in words.splitlines(keepends=True) if not line.startswith(("|", "![")))
     pictures = [f"![{module.TITLE}](results/{scale}/{figure}/{path.name})" for path in sorted(shown.glob("*.png"))]
     parts = [
-        f"{scale.capitalize()} scale. {cost_in_words(shown)}",
+        f"{scale.capitalize()} scale. {cost_in_words(shown)}".strip(),
         claims_as_markdown(module.check(shown, scale)).strip(),
         re.sub(r"\n{3,}", "\n\n", words).strip(),
         *pictures,

@@ -44,7 +44,8 @@ def command(
     """Reproduce the paper's figures: run, draw, and say PASS or FAIL for each claim.
 
     FIGURES are F1 to F8 and E2 (the Langevin equation); all of them if none is given. A reproduction that was stopped
-    goes on where it was with the same command. Runs that a figure's tables hold to their end are not made again.
+    goes on where it was with the same command. Runs that a figure's tables hold to their end are not made again,
+    but for the short ones of F3 and E2.
     """
     use_double_precision_where_asked()
     console = plain_console()

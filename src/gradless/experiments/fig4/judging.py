@@ -21,7 +21,8 @@ def check(out: Path, scale: str) -> list[Verdict]:
     number = min(sum(name == run[0] for run in runs) for name in ALGORITHMS)
     is_real = scale != "smoke" and number >= MIN_RUNS
     verdicts = [_order(of, scale, is_real), _dip_and_rise(of, scale, is_real), _learnt(of, is_real)]
-    return [verdict._replace(differs=f"{DIFFERS}: here {number} of each or more") for verdict in verdicts]
+    ours = f"here {of[ZERO][-1]['step']:,.0f} steps of aMC, and {number} runs of each or more"
+    return [verdict._replace(differs=f"{DIFFERS}: {ours}") for verdict in verdicts]
 
 
 CLAIMS = {  # what each says, and the rule
@@ -47,13 +48,14 @@ def _end(rows: list[dict[str, Any]], quantity: str) -> float:
 
 
 def _order(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Verdict:
-    """Judge F4a at the end, if the sine has begun to be learnt there."""
+    """Judge F4a at the end; at a smaller scale than the paper's, if the sine has begun to be learnt there."""
     last = {name: _end(rows, "loss") for name, rows in of.items()}
     says, rule = CLAIMS["F4a"]
     return judge(
         "F4a",
         says,
-        ", ".join(f"{name} {loss:.3g}" for name, loss in last.items()) + f" after {of[ZERO][-1]['step']:,.0f} steps",
+        ", ".join(f"{name} {loss:.3g}" for name, loss in last.items())
+        + f" after {of[ZERO][-1]['step']:,.0f} steps, GD and Adam after {of['gd'][-1]['step']:,.0f}",
         rule,
         holds=last[PLUS] < last[ZERO] < last[MINUS] and last["adam"] < last["gd"],
         is_decided=is_real and (scale == "paper" or _end(of[PLUS], "overlap") > STARTED),
@@ -66,7 +68,8 @@ def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool
     for name in ("adam", PLUS):
         dip = min(of[name], key=lambda row: row["pseudo_loss"])
         least, end = dip["pseudo_loss"], _end(of[name], "pseudo_loss")
-        words.append(f"{name} {least:.2g} at step {dip['step']:,.0f}, {end:.2g} at the end")
+        learnt = f"{100 * _end(of[name], 'overlap'):.0f}% of the sine"
+        words.append(f"{name} {least:.2g} at step {dip['step']:,.0f}, {end:.2g} at the end with {learnt}")
         holds &= min(of[name][0]["pseudo_loss"], end) > 2 * least and _end(of[name], "overlap") > dip["overlap"]
     says, rule = CLAIMS["F4b"]
     return judge("F4b", says, "; ".join(words), rule, holds=holds, is_decided=is_real and scale == "paper")
