@@ -51,11 +51,12 @@ def _order(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Ve
     """Judge F4a at the end; at a smaller scale than the paper's, if the sine has begun to be learnt there."""
     last = {name: _end(rows, "loss") for name, rows in of.items()}
     says, rule = CLAIMS["F4a"]
+    steps, others = of[ZERO][-1]["step"], of["gd"][-1]["step"]
+    fewer = f", GD and Adam after {others:,.0f}" if others != steps else ""
     return judge(
         "F4a",
         says,
-        ", ".join(f"{name} {loss:.3g}" for name, loss in last.items())
-        + f" after {of[ZERO][-1]['step']:,.0f} steps, GD and Adam after {of['gd'][-1]['step']:,.0f}",
+        ", ".join(f"{name} {loss:.3g}" for name, loss in last.items()) + f" after {steps:,.0f} steps{fewer}",
         rule,
         holds=last[PLUS] < last[ZERO] < last[MINUS] and last["adam"] < last["gd"],
         is_decided=is_real and (scale == "paper" or _end(of[PLUS], "overlap") > STARTED),
