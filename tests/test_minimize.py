@@ -295,3 +295,21 @@ def test_no_worker_outlives_its_parent(tmp_path, number):
         assert time.monotonic() < until
         time.sleep(0.05)
     process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError("handle is closed"), pytest.raises(RuntimeError, match="a worker process has ended")),
+        (BlockingIOError(11, "no more processes"), pytest.raises(BlockingIOError, match="no more processes")),
+    ],
+)
+def test_a_crash_while_another_worker_is_started_is_told_as_any_other(monkeypatch, error, expected):
+    """The executor closes its pipes when a process has crashed, also under one that is just being started."""
+
+    def submit(*args):
+        raise error
+
+    monkeypatch.setattr("gradless.workers.ProcessPoolExecutor.submit", submit)
+    with expected:
+        gl.minimize(rosen, [1.0, 2.0], workers=2, maxfev=3)

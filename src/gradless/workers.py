@@ -64,8 +64,18 @@ def processes(call: Call, num: int) -> Iterator[Evaluate]:
         raise ValueError(f"fun and args must be fit to be sent to worker processes, got {name}: {words}") from error
     spawn = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(num, mp_context=spawn, initializer=_begin, initargs=(call,))
+
+    def evaluate(points: np.ndarray) -> Iterable[Any]:
+        try:
+            return executor.map(_evaluate, points)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            # The executor was starting a process while it closed its pipes, as another one had crashed.
+            raise BrokenProcessPool(str(error)) from error
+
     try:
-        yield lambda points: executor.map(_evaluate, points)
+        yield evaluate
     except BrokenProcessPool as error:
         words = f"fun crashed it, or it could not import your script, which then needs {GUARD!r} around what it runs"
         raise RuntimeError(f"a worker process has ended: {words}") from error

@@ -147,10 +147,3 @@ def test_a_holder_is_equal_only_to_a_holder_of_the_same_object():
     assert hash(ByIdentity(thing)) == hash(ByIdentity(thing))
     assert ByIdentity(thing) != ByIdentity([1])
     assert ByIdentity(thing) != thing
-
-
-@pytest.mark.parametrize("leaf", [1j, np.ones(3, np.complex64), jnp.ones(2, jnp.complex64)])
-def test_complex_parameters_are_refused_by_their_place(leaf):
-    """They would ride along untrained."""
-    with pytest.raises(ValueError, match=r"params must be real, got complex numbers in params\['a'\]\[1\]: give both"):
-        Flattening.of({"a": [np.ones(2), leaf]})

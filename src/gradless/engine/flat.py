@@ -49,13 +49,6 @@ def is_trainable(leaf: Any) -> bool:
     return isinstance(leaf, float) or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
-def _refuse_complex(params: Params) -> None:
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if isinstance(leaf, complex) or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.complexfloating)):
-            where = jax.tree_util.keystr(path)
-            raise ValueError(f"params must be real, got complex numbers in params{where}: give both parts as real ones")
-
-
 @dataclass(frozen=True)
 class Flattening:
     """How the leaves of a pytree lie in the flat vector x."""
@@ -70,7 +63,6 @@ class Flattening:
     def of(cls, params: Params, precision: str | None = None) -> "Flattening":
         """Read the layout of `params`; `precision` overrides the parameters' own dtypes."""
         leaves, treedef = jax.tree.flatten(params)
-        _refuse_complex(params)
         trained = [leaf for leaf in leaves if is_trainable(leaf)]
         if sum(int(np.size(leaf)) for leaf in trained) == 0:
             raise ValueError("params must hold at least one floating-point array, got none")
