@@ -6,14 +6,16 @@ BIN := $(VENV)/bin
 .PHONY: run test lint format soak docs clean
 .DEFAULT_GOAL := run
 
-$(VENV)/.installed: pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 run: $(VENV)/.installed
 	$(BIN)/gradless train digits

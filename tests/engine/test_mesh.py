@@ -50,7 +50,7 @@ def assert_same(one, other):
 
 @needs_devices
 @pytest.mark.parametrize(
-    "name", ["norm", "hold", *(pytest.param(name, marks=pytest.mark.soak) for name in ("mc", "selection"))]
+    "name", ["hold", *(pytest.param(name, marks=pytest.mark.soak) for name in ("mc", "norm", "selection"))]
 )
 def test_proposals_on_several_devices_make_the_same_chain(name):
     algorithm, settings = CASES[name]

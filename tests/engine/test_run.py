@@ -143,7 +143,9 @@ def test_the_longest_run_goes_on_to_its_end(record_every):
         assert int(run._next_record(jnp.int32(t), jnp.int32(record_every))) == expected > t
 
 
-@pytest.mark.parametrize("batches", [gl.full_batch(), gl.minibatch(7), gl.minibatch(7, hold=5)])
+@pytest.mark.parametrize(
+    "batches", [gl.full_batch(), pytest.param(gl.minibatch(7), marks=pytest.mark.soak), gl.minibatch(7, hold=5)]
+)
 def test_the_last_steps_that_32_bits_can_count_are_made(batches):
     session = prepare(
         MC, lambda x, batch: jnp.sum((batch @ x) ** 2), START, Plan(LARGEST, batches), data=np.ones((20, 2))

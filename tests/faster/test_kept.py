@@ -62,7 +62,10 @@ def test_says_the_same(name: str, with_gradient: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "with_gradient"),
-    [("skip", False), ("scaled skip", False), ("scaled skip", True), ("skip and norm", False), ("norm before", True)],
+    [
+        *(pytest.param(*one, marks=pytest.mark.soak) for one in (("skip", False), ("scaled skip", True))),
+        *(("scaled skip", False), ("skip and norm", False), ("norm before", True)),
+    ],
 )
 def test_twice_the_layers_are_about_twice_the_operations(name: str, with_gradient: bool) -> None:
     few, many = (operations(faster(f), w) for f, w in (program(name, depth, with_gradient) for depth in (12, 24)))

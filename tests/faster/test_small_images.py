@@ -76,24 +76,32 @@ def test_an_image_as_large_as_the_kernel_is_left_alone():
     assert num_convolutions(faster(function), image, weight) == 1
 
 
-def test_the_last_stages_of_a_resnet_are_products():
+def small_resnet():
+    """A ResNet-18 of few channels as a function of its parameters."""
     net = ResNet(channels=(2, 3, 4, 5))
     rng = np.random.default_rng(0)  # JAX would compile its generator for every shape
     shapes = jax.eval_shape(lambda key: net.init(key, "kaiming"), jax.random.key(0))
     params = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), shapes)
     images = jnp.asarray(rng.normal(size=(3, 28, 28, 1)), "float32")
+    return (lambda params: net.apply(params, images)), params
 
-    def function(params):
-        return net.apply(params, images)
 
-    def gradient(params):
-        return jax.grad(lambda params: jnp.mean(function(params) ** 2))(params)
-
+def test_the_last_stages_of_a_resnet_are_products():
+    function, params = small_resnet()
     # 20 convolutions; seven 3x3 kernels see images below 3x3: three of stage 3 and all four of stage 4.
     assert num_convolutions(function, params) == 20
     assert num_convolutions(faster(function), params) == 20 - 7
     # Layer norm keeps all values of order one, so that rounding does not grow with depth.
     np.testing.assert_allclose(jax.jit(faster(function))(params), jax.jit(function)(params), atol=1e-4)
+
+
+@pytest.mark.soak
+def test_the_gradient_of_a_resnet_is_the_same():
+    function, params = small_resnet()
+
+    def gradient(params):
+        return jax.grad(lambda params: jnp.mean(function(params) ** 2))(params)
+
     found, expected = (jax.tree.leaves(jax.jit(one)(params)) for one in (faster(gradient), gradient))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(other).max())
