@@ -254,7 +254,7 @@ def regimes(rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
     on_plateau = np.flatnonzero(np.abs(losses / LN2 - 1) <= 0.01)
     end = on_plateau[-1] + 1 if len(on_plateau) else 0
     small, large = norms[on_plateau], norms[end:]
-    return small[~np.isnan(small)], large[~np.isnan(large)]  # a gradient too large for its squares is none
+    return small[~np.isnan(small)], large[~np.isnan(large)]  # what overflowed on its way is none
 
 
 def _judge_regimes(rows: list[dict[str, Any]], differs: str, is_paper: bool, is_over: bool) -> Verdict:

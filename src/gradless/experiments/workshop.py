@@ -138,7 +138,8 @@ class Workshop:
 def check_steps(path: Path, steps: int) -> None:
     """Refuse a stored run of another length, from another version of a figure."""
     with RunDirectory.open(path) as run:
-        stored = run.settings.get("plan", {}).get("steps")
+        plan = run.settings.get("plan")
+    stored = plan.get("steps") if isinstance(plan, dict) else None
     if stored != steps:
         raise RunError(f"{path} is a run of {stored} steps, and {steps} are asked for: move it away to begin anew")
 
