@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gradless.engine.session import Listener
 from gradless.experiments import FIGURES
+from gradless.experiments.workshop import Halt, Stopped, Workshop
+from gradless.kernels import AMC
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "results.md"
@@ -45,6 +48,38 @@ def test_a_reproduction_takes_the_place_of_what_is_shown(tmp_path, extension, mo
     changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
     assert all(new == old.replace("Paper scale", "Quick scale").replace("/paper/", "/quick/") for old, new in changed)
     assert changed
+
+
+def test_a_run_that_is_not_over_goes_along_and_can_be_gone_on_with(tmp_path, extension, monkeypatch, one_step_rounds):
+    """Its copy has the last checkpoint only, and gets to the same end as the run itself."""
+    results = extension("results")
+    page, source = tmp_path / "results.md", tmp_path / "paper" / "E2"
+    shutil.copytree(next(folder for folder in FOLDERS if folder.name == "E2"), source)
+    page.write_text(PAGE.read_text())
+    monkeypatch.setattr(results, "PAGE", page)
+    monkeypatch.setattr(results, "DATA", tmp_path / "results")
+
+    halt = Halt()
+
+    class Stop(Listener):
+        def chunk_done(self, session, rows, flags):
+            halt.stop_requested = "SIGTERM" if session.t >= 10 else None
+
+    def train(folder, name, **stopping):
+        shop = Workshop(folder, lambda words: None, **stopping)
+        return shop.train(name, "rosenbrock", AMC(sigma=1e-3, epsilon=0.1), steps=40, record_every=10)
+
+    train(source, "whole")
+    with pytest.raises(Stopped):
+        train(source, "stopped", halt=halt, follow=Stop)
+    assert len(list((source / "runs" / "stopped" / "checkpoints").iterdir())) > 1
+    results.publish(source)
+    runs = tmp_path / "results" / "paper" / "E2" / "runs"
+    assert [run.name for run in runs.iterdir()] == ["stopped"]
+    assert len(list((runs / "stopped" / "checkpoints").iterdir())) == 1
+    assert not (runs / "stopped" / "run.lock").exists()
+    ends = [train(folder, "stopped").tensors["state.x"].tolist() for folder in (runs.parent, source)]
+    assert ends == [train(source, "whole").tensors["state.x"].tolist()] * 2
 
 
 def test_the_readme_quotes_the_page():

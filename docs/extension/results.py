@@ -1,7 +1,8 @@
 """The tables of results.md, from the data of a reproduction.
 
 `python docs/extension/results.py reproduction/paper F6 F7` copies the data and the pictures of these figures to
-docs/results/paper, and writes their claims into the page. The words around the tables stay as they are.
+docs/results/paper, and writes their claims into the page. The words around the tables stay as they are. Runs that are
+not over yet go along, so that they can be gone on with on another machine.
 """
 
 import importlib
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from gradless.experiments import FIGURES, module_of
 from gradless.experiments.page import claims_as_markdown, cost_in_words
+from gradless.experiments.workshop import has_checkpoint, is_finished
+from gradless.records import list_checkpoints
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "results.md"
@@ -29,10 +32,22 @@ def publish(source: Path) -> None:
         shown.mkdir(parents=True)
         for path in (path for ending in ("csv", "npy", "png") for path in source.glob(f"*.{ending}")):
             shutil.copy(path, shown)
+        for run in filter(_is_unfinished, (source / "runs").glob("*")):
+            copy_run(run, shown / "runs" / run.name)
         (shown.parent / "scale.txt").write_text(f"{scale}\n")  # as in the folder of a reproduction
     for drawing in shown.glob("*.svg"):  # of a figure that is drawn where it is shown; the page has the PNG
         drawing.unlink()
     PAGE.write_text(with_figure(PAGE.read_text(), shown))
+
+
+def _is_unfinished(run: Path) -> bool:
+    return has_checkpoint(run) and not is_finished(run)
+
+
+def copy_run(run: Path, to: Path) -> None:
+    """Copy what it takes to go on with a run: all of it but the lock and the checkpoints before the last."""
+    _, *older = list_checkpoints(run / "checkpoints")
+    shutil.copytree(run, to, ignore=shutil.ignore_patterns("run.lock", *(path.name for path in older)))
 
 
 def with_figure(page: str, shown: Path) -> str:
