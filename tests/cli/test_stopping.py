@@ -27,6 +27,22 @@ def loss(x):  # quick at the start, then a step takes for ever
 problem = gl.Problem(np.ones(3), loss)
 """
 
+SWALLOWS = """
+import importlib, os, signal, time
+from gradless import cli
+
+def swallow(name):  # as some code that JAX imports does
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    except BaseException:
+        pass
+    return importlib.import_module(name)
+
+cli.importlib = type("importlib", (), {"import_module": staticmethod(swallow)})
+cli.main(["doctor"])
+"""
+
 
 def start(*words):
     """Start the command in a process of its own."""
@@ -102,6 +118,13 @@ def test_a_second_sigint_stops_at_once(tmp_path, monkeypatch):
     process.communicate()
     with RunDirectory.resume("run"):
         assert [path.name for path in list_checkpoints(Path("run/checkpoints"))] == ["0.safetensors"]
+
+
+def test_sigint_while_a_command_is_imported_is_not_lost():
+    process = subprocess.Popen(
+        [sys.executable, "-c", SWALLOWS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert finish(process) == (130, "", "stopped\n")
 
 
 @pytest.fixture(scope="module")

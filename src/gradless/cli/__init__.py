@@ -1,8 +1,14 @@
 """The command line: `gradless --help` is the tour."""
 
+import contextlib
 import importlib
 import io
+import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import click
@@ -25,6 +31,27 @@ COMMANDS = {
 }
 
 
+@contextlib.contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process while a command is imported, when there is nothing to save yet.
+
+    As an exception it could come up where the libraries that are imported drop exceptions, and be lost.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"stopped\n")
+    os._exit(130)
+
+
 class Tour(click.Group):
     """The list of commands, loaded one at a time."""
 
@@ -34,7 +61,8 @@ class Tour(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        return importlib.import_module(f"gradless.cli.{name}").command
+        with leaving_at_once():
+            return importlib.import_module(f"gradless.cli.{name}").command
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
