@@ -17,6 +17,12 @@ from gradless.experiments.workshop import Workshop
 LN2 = fig5.LN2
 
 
+@pytest.fixture(autouse=True)
+def _short_programs(monkeypatch):
+    """One turn of the loop over time is enough here, and eight take long to compile."""
+    monkeypatch.setattr("gradless.models.rnn.UNROLL", 1)
+
+
 def save_tables(
     out,
     *,
