@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gradless.acceptance import accept
+from gradless.pytorch.acceptance import accept as plain_accept
 
 INF, NAN = math.inf, math.nan
 CASES = [  # U, U', accepted at T = 0
@@ -35,6 +36,14 @@ def test_at_zero_temperature_a_move_is_accepted_unless_the_loss_rises(loss, loss
 @pytest.mark.parametrize("xi", [1e-30, 0.3, 1.0])
 def test_a_temperature_of_zero_is_the_limit_whatever_xi(loss, loss_new, expected, xi):
     assert bool(accept(jnp.float32(loss), jnp.float32(loss_new), jnp.float32(0), jnp.float32(xi))) is expected
+
+
+def test_a_schedule_that_passes_below_zero_stays_there():
+    for temperature in (0.0, -1.0):
+        assert accept(jnp.float32(1), jnp.float32(1), jnp.float32(temperature), jnp.float32(0.3))
+        assert not accept(jnp.float32(1), jnp.float32(1.1), jnp.float32(temperature), jnp.float32(0.3))
+        assert plain_accept(1.0, 1.0, temperature, 0.3)
+        assert not plain_accept(1.0, 1.1, temperature, 0.3)
 
 
 def test_a_finite_temperature_accepts_if_xi_is_below_the_boltzmann_factor():

@@ -29,6 +29,10 @@ WRONG = [
     (gl.amc, {"sigma": len}, f"sigma {POSITIVE}, got "),
     (gl.amc, {"sigma": [0.1, -0.2, 0.3]}, f"sigma {POSITIVE}, got -0.2"),
     (gl.amc, {"sigma": jnp.array([0.1, 0.0])}, f"sigma {POSITIVE}, got 0.0"),
+    (gl.amc, {"signal_norm": 1}, 'signal_norm must be True, False or a dict {"path": value}, got 1'),
+    (gl.amc, {"signal_norm": {}}, 'signal_norm must be True, False or a dict {"path": value}, got {}'),
+    (gl.amc, {"signal_norm": {"w": -1}}, r'signal_norm\["w"\] must be positive, got -1'),
+    (gl.amc, {"signal_norm": {"w": "a"}}, r'signal_norm\["w"\] must be positive, got \'a\''),
     (gl.amc, {"epsilon": 1.5}, "epsilon must be between -1 and 1, got 1.5"),
     (gl.amc, {"epsilon": float("nan")}, "epsilon must be between -1 and 1, got nan"),
     (gl.amc, {"n_s": 0}, f"n_s {COUNT}, got 0"),
@@ -137,3 +141,7 @@ def test_settings_become_plain_values_for_json():
     }
     annealed = as_json(gl.metropolis(sigma=1.0, temperature=gl.anneal(1.0, 0.5, 10)))
     assert annealed["temperature"] == {"name": "anneal", "start": 1.0, "end": 0.5, "steps": 10}
+
+
+def test_a_switch_of_numpy_is_a_switch():
+    assert gl.amc(signal_norm=np.bool_(True)).signal_norm is True

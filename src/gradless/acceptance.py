@@ -11,7 +11,8 @@ def accept(loss: jax.Array, loss_new: jax.Array, temperature: jax.Array | float,
     U' <= U + T (-ln xi), and T = 0 is its plain limit U' <= U, ties included. `xi` may be None when T is 0.
 
     Paper: Sec. III A, step 2 and its footnote.
-    Differs: a loss that is not finite is never accepted; at T > 0 an exact tie with xi = 1 is.
+    Differs: a loss that is not finite is never accepted; at T > 0 an exact tie with xi = 1 is. A schedule that passes
+    below T = 0 stays at 0.
     """
-    allowance = 0.0 if xi is None else -temperature * jnp.log(xi).astype(loss.dtype)
+    allowance = 0.0 if xi is None else -jnp.maximum(temperature, 0) * jnp.log(xi).astype(loss.dtype)
     return jnp.isfinite(loss_new) & (loss_new <= loss + allowance)

@@ -1,9 +1,13 @@
 """Traced programs, evaluated equation by equation: what signal norm and the faster forms of a loss share."""
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 Array = Any  # a jax.Array or a tracer
@@ -29,6 +33,31 @@ ELEMENTWISE = (
     *("integer_pow", "log", "log1p", "logistic", "max", "min", "mul", "neg", "nextafter", "pow", "real", "rem"),
     *("round", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh"),
 )
+
+
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that a program names: another one at each tracing
+
+
+def fingerprint(program: ClosedJaxpr) -> str:
+    """A digest of a traced program and of all numbers in it: the same for two tracings that compute the same."""
+    digest = hashlib.sha256(ADDRESS.sub("", str(program)).encode())
+    for array in _constants(program):
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[np.ndarray]:
+    """All arrays that a program and those inside of it hold."""
+    jaxpr, arrays = opened(program)
+    for array in arrays:
+        is_key = jnp.issubdtype(array.dtype, jax.dtypes.extended)
+        yield np.asarray(jax.random.key_data(array) if is_key else array)
+    for eqn in jaxpr.eqns:
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                if isinstance(inner, ClosedJaxpr | Jaxpr):
+                    yield from _constants(inner)
 
 
 def shape_of(atom: Any) -> Shape:

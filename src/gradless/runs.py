@@ -5,6 +5,7 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Callable, Iterator
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 from gradless.engine import run as loop
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
 from gradless.engine.callback import Callback
-from gradless.engine.flat import is_trainable
+from gradless.engine.flat import which_are_trained
 from gradless.engine.mesh import Mesh
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
 from gradless.engine.processes import is_first
@@ -341,5 +342,5 @@ def named_parameters(rebuilt: Rebuilt) -> dict[str, Any]:
     with precision_of(rebuilt.session.dtype):
         points = [np.asarray(state.x) for state in rebuilt.states]
         nets = flattening.unflatten(jax.numpy.asarray(points[0] if len(points) == 1 else np.stack(points)))
-    leaves = [(path, leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(nets)[0] if is_trainable(leaf)]
+    leaves = list(compress(jax.tree_util.tree_flatten_with_path(nets)[0], which_are_trained(nets)))
     return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in leaves}

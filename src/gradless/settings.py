@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
@@ -120,6 +120,17 @@ def check(name: str, value: Any, rule: Rule) -> None:
     if not is_right.all():
         shown = value if numbers.ndim == 0 else float(numbers[~is_right].flat[0])
         raise ValueError(f"{name} must be {words}, got {shown}")
+
+
+def checked_by_path(name: str, value: Any) -> bool | dict[str, Any]:
+    """Return a switch, or positive numbers by path as plain ones: arrays are not compared, nor stored, as settings."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f'{name} must be True, False or a dict {{"path": value}}, got {value!r}')
+    for path, given in value.items():
+        check(f'{name}["{path}"]', given, POSITIVE)
+    return {path: np.asarray(given).tolist() for path, given in value.items()}
 
 
 def as_json(owner: Any) -> dict[str, Any]:

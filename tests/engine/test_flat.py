@@ -1,11 +1,12 @@
 """Any pytree as one flat vector x and back."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gradless.engine.flat import ByIdentity, Flattening, is_trainable
+from gradless.engine.flat import ByIdentity, Flattening, which_are_trained
 
 TREE = {
     "w": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -131,14 +132,25 @@ def test_params_without_floating_point_numbers_are_refused(params):
         (jnp.ones(2, jnp.bfloat16), True),
         (1, False),
         (True, False),
-        (None, False),
         ("word", False),
         (np.arange(2), False),
         (np.ones(2, complex), False),
     ],
 )
 def test_only_floating_point_leaves_are_trained(leaf, expected):
-    assert is_trainable(leaf) is expected
+    assert which_are_trained(leaf) == [expected]
+    assert which_are_trained({"a": [leaf, None], "b": (leaf,)}) == [expected] * 2
+
+
+def test_a_plain_number_in_a_module_is_a_setting_of_it():
+    net = [eqx.nn.Linear(2, 1, key=jax.random.key(0)), eqx.nn.Dropout(0.5), {"scale": 2.0}]
+    assert which_are_trained(net) == [True, True, False, False, True]  # p and inference of the dropout
+    flattening = Flattening.of(net)
+    assert flattening.num_parameters == 4
+    back = flattening.unflatten(flattening.flatten(net) + 1)
+    assert (back[1].p, back[2]["scale"]) == (0.5, 3)
+    with pytest.raises(ValueError, match="got none: a plain number in a module is a setting of it"):
+        Flattening.of(eqx.nn.Dropout(0.5))
 
 
 def test_a_holder_is_equal_only_to_a_holder_of_the_same_object():

@@ -42,6 +42,17 @@ def test_a_run_ends_with_what_its_trace_says():
     np.testing.assert_array_equal(result.trace.epoch, result.trace.step)
 
 
+@pytest.mark.parametrize("record_every", [1, 7])
+def test_a_minibatch_without_a_loss_rejects_its_moves_and_ends_nothing(record_every):
+    data = np.linspace(0, 1, 40, dtype=np.float32)
+    data[3] = np.nan
+    given = {"data": data, "batches": gl.minibatch(4), "steps": 300, "record_every": record_every}
+    result = gl.train(gl.amc(sigma=0.1), lambda x, batch: jnp.mean((x - batch) ** 2), np.float32(3), **given)
+    assert (result.stopped_by, result.steps) == ("steps", 300)
+    assert result.trace.nonfinite[-1] == 30  # one of ten minibatches
+    assert abs(result.params - 0.5) < 0.5
+
+
 def test_columns_of_a_trace_are_attributes_and_items():
     trace = train(steps=4).trace
     np.testing.assert_array_equal(trace.loss, trace["loss"])
@@ -334,8 +345,15 @@ WRONG = [
         {"loss": two, "data": DATA, "batches": gl.progressive(2, lambda params, batch: batch)},
         r"error must return one number, got an array of shape \(4, 2\): take a mean or a sum over the samples",
     ),
-    ({"algorithm": gl.amc(signal_norm=3)}, "signal_norm must be True, False or a dict"),
-    ({"algorithm": gl.amc(signal_norm={})}, 'signal_norm must be True, False or a dict {"path": value}, got {}'),
+    (
+        {"metrics": lambda p: {"a": float(p[0])}},
+        "metrics must be written with jax.numpy so that it can be compiled; this one turns its arguments into plain",
+    ),
+    (
+        {"algorithm": gl.amc(temperature=lambda n: 1.0 if n < 10 else 0.0)},
+        "temperature must be written with jax.numpy so that it can be compiled",
+    ),
+    ({"algorithm": gl.amc(temperature=lambda n: jnp.ones(2))}, "temperature must return one number, got an array of"),
 ]
 
 

@@ -28,6 +28,15 @@ def test_a_closure_without_one_number_is_an_error(result, shown):
         optimizer.step(lambda: result)
 
 
+def test_a_schedule_that_raises_leaves_the_net_where_it_was():
+    model = nn.Linear(4, 1)
+    before = model.weight.detach().clone()
+    optimizer = AMC(model, sigma=0.1, temperature=lambda n: 1 / n, seed=0)
+    with pytest.raises(ZeroDivisionError):
+        optimizer.step(lambda: model.weight.square().sum())
+    assert torch.equal(model.weight, before)
+
+
 def test_backward_in_the_closure_is_an_error_that_says_so():
     optimizer = AMC([X])
 

@@ -122,7 +122,7 @@ def test_a_run_that_met_a_minibatch_without_a_loss_says_so_as_its_summary_does(t
     data = np.array([1.0, 1.0, 1.0, np.nan], np.float32)
     given = {"data": data, "batches": gl.minibatch(1), "steps": 8, "record_every": 1, "seed": 0}
     result = gl.train(gl.amc(), lambda x, batch: jnp.mean(x * batch), np.float32(1), **given, run=tmp_path / "run")
-    assert result.stopped_by == "diverged"
+    assert result.stopped_by == "steps"
     assert "look for NaN in the data" in result.advice
     assert facts(tmp_path / "run")["notes"][0].lower() == f"{result.advice}.".lower()
 

@@ -17,8 +17,8 @@ VANISHED_WORDS = (
 )
 DIVERGED_WORDS = "the loss is no longer a number: lower the learning rate or clip the gradient"
 NO_NUMBER_WORDS = (
-    "the loss is not a number on one of the minibatches, and a move there cannot be judged: look for NaN in the data, "
-    "or bound what overflows in the loss"
+    "the loss is not a number on some of the minibatches, where every move is rejected: look for NaN in the data, or "
+    "bound what overflows in the loss"
 )
 COLUMNS = ("loss", "acceptance", "sigma", "is_frozen")
 MIN_RECORDS = 3
@@ -40,7 +40,7 @@ def advice(session: "Session") -> str | None:
     chains, rows = session.chains, session.rows
     has_gradient = chains[0].algorithm.needs_gradient
     if any(chain.status == DIVERGED for chain in chains):
-        return DIVERGED_WORDS if has_gradient else NO_NUMBER_WORDS
+        return DIVERGED_WORDS
     if has_gradient:
         return VANISHED_WORDS if rows and np.any(rows[-1]["is_frozen"]) else None
     if len(rows) < MIN_RECORDS:
@@ -74,6 +74,8 @@ def advice_on(
     """
     if np.any(table["is_frozen"][-1] > 0):
         return frozen_words(precision)
+    if np.any(~np.isfinite(table["loss"]) & np.isfinite(table["acceptance"])):  # a chain that has ended has neither
+        return NO_NUMBER_WORDS
     if step < MIN_STEPS or is_at_target:
         return None
     acceptance = _known(np.mean, table["acceptance"][-max(2, len(table["acceptance"]) // 10) :])

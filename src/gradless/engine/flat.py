@@ -1,7 +1,9 @@
 """Any pytree of parameters as one flat vector x, as the paper writes it, and back."""
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import jax
@@ -42,11 +44,27 @@ class ByContent:
         return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
 
 
-def is_trainable(leaf: Any) -> bool:
-    """Return whether a leaf is a parameter: a floating-point array or number; all else rides along unchanged."""
-    if isinstance(leaf, bool | int | str | bytes) or leaf is None:
-        return False
-    return isinstance(leaf, float) or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating))
+def which_are_trained(params: Params) -> list[bool]:
+    """Return for each leaf whether it is a parameter: a floating-point array or number; all else rides along unchanged.
+
+    A plain number inside of a module, such as the rate of an equinox dropout, is a setting of it.
+    """
+    found = []
+    for part in jax.tree.leaves(params, is_leaf=_is_module):
+        found += [_is_array(leaf) for leaf in jax.tree.leaves(part)] if _is_module(part) else [_is_number(part)]
+    return found
+
+
+def _is_module(node: Any) -> bool:
+    return dataclasses.is_dataclass(node) and not isinstance(node, type)
+
+
+def _is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, float) or _is_array(leaf)
 
 
 @dataclass(frozen=True)
@@ -63,15 +81,17 @@ class Flattening:
     def of(cls, params: Params, precision: str | None = None) -> "Flattening":
         """Read the layout of `params`; `precision` overrides the parameters' own dtypes."""
         leaves, treedef = jax.tree.flatten(params)
-        trained = [leaf for leaf in leaves if is_trainable(leaf)]
+        is_trained = which_are_trained(params)
+        trained = list(compress(leaves, is_trained))
         if sum(int(np.size(leaf)) for leaf in trained) == 0:
-            raise ValueError("params must hold at least one floating-point array, got none")
+            hint = ": a plain number in a module is a setting of it" if any(map(_is_number, leaves)) else ""
+            raise ValueError(f"params must hold at least one floating-point array, got none{hint}")
         own = [_dtype(leaf) for leaf in trained]
         with jax.enable_x64(True):  # so that float64 parameters are seen as such
             dtype = np.dtype(precision) if precision else np.dtype(jnp.result_type(*own))
         return cls(
             treedef,
-            tuple(None if is_trainable(leaf) else _constant(leaf) for leaf in leaves),
+            tuple(None if mine else _constant(leaf) for leaf, mine in zip(leaves, is_trained, strict=True)),
             tuple(np.shape(leaf) for leaf in trained),
             tuple(dtype if precision else leaf_dtype for leaf_dtype in own),
             dtype,
@@ -80,7 +100,7 @@ class Flattening:
     def check(self, params: Params) -> None:
         """Refuse another chain's parameters if more differs in them than the numbers that are trained."""
         leaves = jax.tree.leaves(params)
-        shapes = tuple(np.shape(leaf) for leaf in leaves if is_trainable(leaf))
+        shapes = tuple(np.shape(leaf) for leaf in compress(leaves, which_are_trained(params)))
         if len(leaves) != len(self.fixed) or shapes != self.shapes:
             raise ValueError(f"params must have the same shapes in every chain, got {self.shapes} and {shapes}")
         for fixed, leaf in zip(self.fixed, leaves, strict=True):
@@ -102,7 +122,7 @@ class Flattening:
 
     def flatten(self, params: Params) -> jax.Array:
         """Return x."""
-        leaves = [leaf for leaf in jax.tree.leaves(params) if is_trainable(leaf)]
+        leaves = compress(jax.tree.leaves(params), which_are_trained(params))
         return jnp.concatenate([jnp.ravel(jnp.asarray(leaf)).astype(self.dtype) for leaf in leaves])
 
     def unflatten(self, x: jax.Array) -> Params:
@@ -142,7 +162,7 @@ def _constant(leaf: Any) -> ByIdentity | ByContent:
 def _is_numbers(leaf: Any) -> bool:
     """Return whether a leaf that is not trained is made of numbers, which a loss can compute with."""
     is_array = isinstance(leaf, np.ndarray | np.generic | jax.Array)
-    return isinstance(leaf, int | complex) or (is_array and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended))
+    return isinstance(leaf, int | float | complex) or (is_array and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended))
 
 
 def _are_equal(one: Any, other: Any) -> bool:

@@ -18,6 +18,7 @@ from gradless.engine.layout import Layout
 from gradless.engine.packed import widened
 from gradless.engine.shards import Shards
 from gradless.faster import faster
+from gradless.jaxprs import fingerprint
 from gradless.signal_norm import Squares, TracedSignal, trace_signal
 from gradless.types import Evaluate, Evaluation, Loss, Params
 
@@ -164,25 +165,47 @@ def call(function: Callable[..., Any], params: Any, batch: Any, has_data: bool) 
     return function(params, widened(batch)) if has_data else function(params)
 
 
-def check_loss(loss: Loss, flattening: Flattening, data: Any, has_data: bool) -> None:
-    """Refuse, in the user's own terms, a loss that cannot be trained."""
-    _check_function("loss", loss, "batch", has_data, "data")
+def trace(name: str, function: Callable[..., Any], *args: Any) -> tuple[Any, str]:
+    """Return the shape of what a function of the user's returns, and the fingerprint of what it computes now.
+
+    The numbers that it has from outside, such as a weight of a penalty, may be others the next time.
+    """
     try:
-        value = jax.eval_shape(lambda x, d: call(loss, flattening.unflatten(x), d, has_data), flattening.some_x(), data)
+        program, shape = jax.make_jaxpr(function, return_shape=True)(*args)
     except NOT_TRACEABLE as error:
         raise ValueError(
-            "loss must be written with jax.numpy so that it can be compiled; this one turns its parameters into "
+            f"{name} must be written with jax.numpy so that it can be compiled; this one turns its arguments into "
             f"plain numbers ({type(error).__name__})"
         ) from error
+    return shape, fingerprint(program)
+
+
+def check_loss(loss: Loss, flattening: Flattening, data: Any, has_data: bool) -> str:
+    """Refuse, in the user's own terms, a loss that cannot be trained; return its fingerprint."""
+    _check_function("loss", loss, "batch", has_data, "data")
+    value, traced = trace(
+        "loss", lambda x, d: call(loss, flattening.unflatten(x), d, has_data), flattening.some_x(), data
+    )
     _check_number("loss", value)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(f"loss must return a floating-point number, got {value.dtype}: convert it with .astype(float)")
+    return traced
 
 
-def check_error(error: Callable[..., Any], flattening: Flattening, data: Any) -> None:
-    """Refuse an error of progressive batches that is not one number."""
-    value = jax.eval_shape(lambda x, d: call(error, flattening.unflatten(x), d, True), flattening.some_x(), data)
+def check_error(error: Callable[..., Any], flattening: Flattening, data: Any) -> str:
+    """Refuse an error of progressive batches that is not one number; return its fingerprint."""
+    value, traced = trace(
+        "error", lambda x, d: call(error, flattening.unflatten(x), d, True), flattening.some_x(), data
+    )
     _check_number("error", value)
+    return traced
+
+
+def check_temperature(temperature: Callable[..., Any]) -> str:
+    """Refuse a function of the step that does not give one number; return its fingerprint."""
+    value, traced = trace("temperature", temperature, jax.ShapeDtypeStruct((), jnp.int32))
+    _check_number("temperature", value)
+    return traced
 
 
 def _check_number(name: str, value: Any) -> None:
@@ -192,13 +215,13 @@ def _check_number(name: str, value: Any) -> None:
         raise ValueError(f"{name} must return one number, got {shown}: take a mean or a sum over the samples")
 
 
-def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, test: Any) -> list[str]:
-    """Refuse metrics that are not a dict of numbers; return their names."""
+def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, test: Any) -> tuple[list[str], str]:
+    """Refuse metrics that are not a dict of numbers; return their names and their fingerprint."""
     if metrics is None:
-        return []
+        return [], ""
     _check_function("metrics", metrics, "test", test is not None, "test")
-    values = jax.eval_shape(
-        lambda x, t: call(metrics, flattening.unflatten(x), t, t is not None), flattening.some_x(), test
+    values, traced = trace(
+        "metrics", lambda x, t: call(metrics, flattening.unflatten(x), t, t is not None), flattening.some_x(), test
     )
     if not isinstance(values, dict):
         raise ValueError(f"metrics must return a dict of numbers, got {type(values).__name__}")
@@ -207,7 +230,7 @@ def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, te
             raise ValueError(
                 f"metrics must return a dict of numbers, got {name} of shape {getattr(value, 'shape', '?')}"
             )
-    return list(values)
+    return list(values), traced
 
 
 def _check_function(name: str, function: Any, second: str, has_second: bool, data: str) -> None:

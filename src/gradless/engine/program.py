@@ -27,6 +27,7 @@ class Program:
     batches: FullBatch | Minibatch
     metrics: ByIdentity  # of metrics(params, test) -> dict, or of None
     error: ByIdentity  # of error(params, batch) that makes the batch grow, or of None
+    traced: tuple[str, ...] = ()  # the fingerprints of these and of the loss: they may compute with other numbers now
     metric_target: tuple[str, str] | None = None  # a metric's name and ">=" or "<="
     stop_when_frozen: bool = False
     speculates: bool = False  # several proposals a round; how many is among the limits

@@ -217,7 +217,9 @@ def _status(program: Program, carry: Carry, record: dict[str, jax.Array], limits
     status = jnp.where(is_at_target, AT_TARGET, carry.status)
     if program.stop_when_frozen:
         status = jnp.where(record["is_frozen"] & (status == GOING), FROZEN, status)
-    return jnp.where(jnp.isfinite(record["loss"]), status, DIVERGED).astype(carry.status.dtype)
+    if program.objective.needs_gradient:  # a move is rejected there, and goes on from where x is a number
+        status = jnp.where(jnp.isfinite(record["loss"]), status, DIVERGED)
+    return status.astype(carry.status.dtype)
 
 
 def _empty_records(program: Program, carry: Carry, test: Any) -> dict[str, jax.Array]:

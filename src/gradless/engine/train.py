@@ -15,7 +15,14 @@ from gradless.engine.callback import Callback
 from gradless.engine.chains import COLUMNS, Chain
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.mesh import Mesh
-from gradless.engine.objective import Objective, check_data, check_error, check_loss, check_metrics
+from gradless.engine.objective import (
+    Objective,
+    check_data,
+    check_error,
+    check_loss,
+    check_metrics,
+    check_temperature,
+)
 from gradless.engine.packed import read_as_bytes
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
 from gradless.engine.processes import is_first
@@ -152,9 +159,12 @@ def prepare(
         put = as_device if mesh is None else as_host
         data, test = (put(tree, flattening.dtype) for tree in (data, test))
         starts = [flattening.flatten(point) for point in points]
-        check_loss(loss, flattening, data, data is not None)
+        traced = [check_loss(loss, flattening, data, data is not None)]
         if isinstance(plan.batches, Progressive):
-            check_error(plan.batches.error, flattening, data)
+            traced.append(check_error(plan.batches.error, flattening, data))
+        temperature: Any = getattr(algorithm, "temperature", None)
+        if is_function(temperature):
+            traced.append(check_temperature(temperature))
         objective = Objective(
             ByIdentity(loss),
             flattening,
@@ -167,12 +177,14 @@ def prepare(
             data = put(data, flattening.dtype)
             objective = dataclasses.replace(objective, reads_bytes=reads_bytes)
         objective = dataclasses.replace(objective, shards=shards_of(plan, objective, starts[0], data))
-        metric_names = _own_names(check_metrics(metrics, flattening, test))
+        metric_names, traced_metrics = check_metrics(metrics, flattening, test)
+        _check_names(metric_names)
         program = Program(
             objective,
             plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
             ByIdentity(metrics),
             ByIdentity(None),
+            (*traced, traced_metrics),
             _metric_target(plan.target_metric, metric_names),
             plan.stop_when_frozen,
             speculates=does_speculate(plan, mesh),
@@ -258,12 +270,10 @@ def starting_point(params: Params | Callable[..., Params], key: Key, sigma: Any)
     return params(key_init, sigma=sigma) if wants_sigma else params(key_init)
 
 
-def _hashable(signal_norm: Any) -> bool | tuple[tuple[str, Any], ...]:
+def _hashable(signal_norm: bool | dict[str, Any]) -> bool | tuple[tuple[str, Any], ...]:
     if isinstance(signal_norm, bool):
         return signal_norm
-    if hasattr(signal_norm, "items") and signal_norm:
-        return tuple(sorted((str(path), _nested(np.asarray(value).tolist())) for path, value in signal_norm.items()))
-    raise ValueError(f'signal_norm must be True, False or a dict {{"path": value}}, got {signal_norm!r}')
+    return tuple(sorted((str(path), _nested(value)) for path, value in signal_norm.items()))
 
 
 def _nested(value: Any) -> Any:
@@ -290,12 +300,11 @@ def _check_lengths(settings: Any, num_chains: int) -> None:
             raise ValueError(f"{name} must be one number or {num_chains}, one per chain, got shape {np.shape(value)}")
 
 
-def _own_names(metrics: list[str]) -> list[str]:
-    """Return the names of the metrics; refuse one that would take the place of a column of the trace."""
+def _check_names(metrics: list[str]) -> None:
+    """Refuse a metric that would take the place of a column of the trace."""
     for name in metrics:
         if name in COLUMNS:
             raise ValueError(f"metrics must not be named as the trace's own {', '.join(COLUMNS)}, got {name!r}")
-    return metrics
 
 
 def _metric_target(target: str | None, known: list[str]) -> tuple[str, str] | None:

@@ -5,7 +5,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from gradless.acceptance import accept
 from gradless.kernels.select import refresh, select
@@ -18,6 +17,7 @@ from gradless.settings import (
     WITHIN_ONE,
     Number,
     check_settings,
+    checked_by_path,
     is_off,
     setting,
     settings,
@@ -52,7 +52,7 @@ class AMC:
     )
     temperature: Number | Callable[[jax.Array], jax.Array] = setting(
         default=0.0,
-        doc="temperature T, a number or a function of the step",
+        doc="temperature T, a number or a function of the step; below 0 it counts as 0",
         rule=NOT_NEGATIVE,
         off=0.0,
         may_be_function=True,
@@ -61,9 +61,7 @@ class AMC:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if isinstance(self.signal_norm, Mapping):  # as plain numbers: arrays are not compared, nor stored, as settings
-            plain = {path: np.asarray(value).tolist() for path, value in self.signal_norm.items()}
-            object.__setattr__(self, "signal_norm", plain)
+        object.__setattr__(self, "signal_norm", checked_by_path("signal_norm", self.signal_norm))
 
     def init(self, x: jax.Array, evaluation: Evaluation) -> AMCState:
         """Start at x with mu = 0 and sigma = sigma_0."""

@@ -12,9 +12,10 @@ def accept(loss: float, loss_new: float, temperature: float, xi: float | None) -
     """Return whether a move from `loss` to `loss_new` is accepted at `temperature`: if U' <= U + T (-ln xi).
 
     Paper: Sec. III A, step 2 and its footnote.
-    Differs: a loss that is not finite is never accepted; at T > 0 an exact tie with xi = 1 is.
+    Differs: a loss that is not finite is never accepted; at T > 0 an exact tie with xi = 1 is. A schedule that passes
+    below T = 0 stays at 0.
     """
-    allowance = 0.0 if xi is None else -temperature * math.log(xi)
+    allowance = 0.0 if xi is None else -max(temperature, 0.0) * math.log(xi)
     return math.isfinite(loss_new) and loss_new <= loss + allowance
 
 

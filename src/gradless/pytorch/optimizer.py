@@ -105,6 +105,7 @@ class AMC(torch.optim.Optimizer):
         # Step 1. Current state: U(x) and lambda on the data, known from the previous step if the batch is fixed.
         randomness = self._note_randomness()
         loss = self._look(closure)
+        temperature = float(self.temperature(self.n) if callable(self.temperature) else self.temperature)
 
         # Step 2. Proposed move: eps_i ~ N(mu_i, (lambda_i sigma)^2) for all parameters at once.
         noise_before = self.noise.state()
@@ -114,8 +115,7 @@ class AMC(torch.optim.Optimizer):
             xi = None if is_off(self.temperature) else self.noise.xi(self._x()[0])
             randomness.again()
             proposal = self._evaluate(closure, with_lam=self.fixed_batch)
-        temperature = self.temperature(self.n) if callable(self.temperature) else self.temperature
-        is_accepted = accept(float(loss), float(proposal.loss), float(temperature), xi)
+        is_accepted = accept(float(loss), float(proposal.loss), temperature, xi)
 
         # Step 3. Accept move: x' becomes x, and mu moves towards the displacement that succeeded, Eq. (10).
         if is_accepted:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradless.engine import run as loop
-from gradless.engine.diagnosis import DIVERGED_WORDS, MIN_RECORDS, NO_NUMBER_WORDS, VANISHED_WORDS, advice_on
+from gradless.engine.diagnosis import DIVERGED_WORDS, MIN_RECORDS, VANISHED_WORDS, advice_on
 from gradless.engine.plan import LARGEST
 from gradless.plots import drawable
 from gradless.report.curves import Table, last_known, metric_names, overall_acceptance
@@ -73,7 +73,7 @@ def advice(table: Table, algorithm: dict[str, Any], plan: dict[str, Any], state:
     """Return what looks wrong with a run and what to try, as the end of `gradless train` tells it; often nothing."""
     words, has_gradient = None, algorithm.get("name") in GRADIENT
     if ENDS[loop.DIVERGED] in state.reason:
-        words = DIVERGED_WORDS if has_gradient else NO_NUMBER_WORDS
+        words = DIVERGED_WORDS
     elif has_gradient:
         words = VANISHED_WORDS if np.any(table.get("is_frozen", [False])[-1:]) else None
     elif {"loss", "acceptance", "sigma"} <= table.keys() and len(table["step"]) >= MIN_RECORDS:

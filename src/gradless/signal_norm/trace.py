@@ -26,7 +26,7 @@ def is_array(leaf: Any) -> bool:
 
 
 def is_trainable(leaf: Any) -> bool:
-    """The one rule: trainable leaves are arrays of an inexact dtype. All others stay as they are."""
+    """Whether a leaf has a lambda: an array of an inexact dtype, complex ones too."""
     return is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
