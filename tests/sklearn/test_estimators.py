@@ -241,3 +241,18 @@ def test_wrong_use_is_refused(classifier, classified):
     with pytest.raises(ValueError, match="one class per sample or labels of 0 and 1, got multiclass-multioutput"):
         classifier().fit(x, np.stack([np.arange(60) % 3, np.arange(60) % 4], axis=1))
     assert MCRegressor().loss == "auto"
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
+@pytest.mark.parametrize("unit", [2.0**-64, 2.0**64])  # whose squares are beyond float32
+def test_tiny_and_huge_targets_are_learnt_as_others_are(loss, unit):
+    """A power of two changes no digit: the moves are the same, and the loss is in the targets' unit."""
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    given = {"hidden_layer_sizes": 4, "max_iter": 300, "n_iter_no_change": np.inf, "random_state": 0, "loss": loss}
+    power = {"squared_error": 2, "absolute_error": 1}[loss]
+    plain = MCRegressor(**given, temperature=1e-3).fit(x, x[:, 0].astype(float))
+    scaled = MCRegressor(**given, temperature=1e-3 * unit**power).fit(x, unit * x[:, 0].astype(float))
+    np.testing.assert_array_equal(scaled.acceptance_curve_, plain.acceptance_curve_)
+    np.testing.assert_allclose(scaled.loss_curve_ / unit**power, plain.loss_curve_, rtol=1e-12)
+    np.testing.assert_allclose(scaled.predict(x) / unit, plain.predict(x), rtol=1e-6)
+    assert plain.loss_ < plain.loss_curve_[0]

@@ -1,6 +1,6 @@
 """A fit as a run of the engine: from an estimator's parameters and samples to a session, and back to a net."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from gradless.engine.session import Listener, Session, precision_of
 from gradless.engine.train import prepare
 from gradless.engine.tuning import tune_sigma
 from gradless.kernels.amc import AMC
+from gradless.kernels.annealing import Anneal
 from gradless.models.mlp import MLP, Params
 from gradless.sklearn import losses
 from gradless.sklearn.losses import MULTICLASS, REGRESSION
@@ -105,10 +106,20 @@ class Job:
         own = self.estimator
         return self.net, own.chains, bool(own.signal_norm), own.epsilon == 0, str(samples.x.dtype)
 
-    def algorithm(self, sigma: float) -> AMC:
-        """Return aMC with the estimator's settings."""
+    def algorithm(self, sigma: float, units: Units | None) -> AMC:
+        """Return aMC with the estimator's settings; the temperature is one in the user's units, as the loss is."""
+        own, unit = self.estimator, self.loss_unit(units)
+        return AMC(sigma, own.epsilon, own.n_s, bool(own.signal_norm), in_unit(own.temperature, unit))
+
+    @property
+    def loss_name(self) -> str:
+        """The name of the loss, if it has one."""
         own = self.estimator
-        return AMC(sigma, own.epsilon, own.n_s, bool(own.signal_norm), own.temperature)
+        return own.default_loss if own.loss == "auto" else own.loss
+
+    def loss_unit(self, units: Units | None) -> float:
+        """Return what the chain's loss has to be multiplied with to be in the user's units."""
+        return 1.0 if units is None or callable(self.estimator.loss) else units.largest ** losses.POWERS[self.loss_name]
 
     def loss(self, params: Params, data: dict[str, Any]) -> tuple[Loss, losses.HostMetric | None]:
         """Return the loss for the engine, and the metric behind it if that has to be called in Python.
@@ -117,8 +128,7 @@ class Job:
         """
         own = self.estimator
         if not callable(own.loss):
-            name = own.loss if own.loss != "auto" else own.default_loss
-            return losses.named_loss(self.net, self.task, name), None
+            return losses.named_loss(self.net, self.task, self.loss_name), None
         with precision_of(data["x"].dtype):
             outputs = losses.outputs_of(self.net, params, data)
             shown = [np.asarray(one) for one in losses.shown(self.task, outputs, data, self.is_flat)]
@@ -129,6 +139,15 @@ class Job:
             raise ValueError(f"loss must return one number, got an array of shape {np.shape(value)}")
         host = None if is_traceable else losses.host_metric(ByIdentity(own.loss))
         return losses.metric_loss(self.net, self.task, ByIdentity(host or own.loss), self.is_flat), host
+
+
+def in_unit(temperature: Any, unit: float) -> Any:
+    """Return a temperature, perhaps one that falls, as a multiple of `unit`."""
+    if isinstance(temperature, Anneal):
+        return replace(temperature, start=temperature.start / unit, end=temperature.end / unit)
+    if not callable(temperature):
+        return temperature / unit
+    return temperature if unit == 1 else lambda n: temperature(n) / unit
 
 
 class Troubles(Listener):
@@ -159,7 +178,8 @@ def fit_chains(
     data = as_data(samples, chains.units)
 
     steps, patience = (own.partial_fit_iter, np.inf) if is_partial else (own.max_iter, own.n_iter_no_change)
-    progress = Progress(own.tol, patience, judge, bool(own.verbose))
+    unit = job.loss_unit(chains.units)
+    progress = Progress(own.tol, patience, judge, bool(own.verbose), unit)
     session, chains = _session(job, data, start, chains, steps, progress.stretch(steps))
     first = session.t
     outcome = run_session(session, steps, progress)
@@ -169,10 +189,9 @@ def fit_chains(
     # The net chosen by its validation score is not where the chains stand: there is no going on from there.
     chains = chains._replace(t=session.t, states=None if judge else states)
     rows = [row_of(row, outcome.place, len(session.chains)) for row in session.rows]
-    rows = [
-        row for row in rows if not np.isnan(row["loss"])
-    ]  # of a chain that ended before the others there are no more
-    return Fitted(params, outcome.loss, outcome.is_converged, session.t - first, rows, chains, progress.scores)
+    # Of a chain that ended before the others there are no more.
+    rows = [row | {"loss": unit * row["loss"]} for row in rows if not np.isnan(row["loss"])]
+    return Fitted(params, unit * outcome.loss, outcome.is_converged, session.t - first, rows, chains, progress.scores)
 
 
 def _session(
@@ -198,9 +217,9 @@ def _session(
         stop_when_frozen=True,
     )
     if np.isnan(chains.sigma):
-        sigma = _tuned(job, loss, begin, data, plan) if own.sigma == "auto" else own.sigma
+        sigma = _tuned(job, chains.units, loss, begin, data, plan) if own.sigma == "auto" else own.sigma
         chains = chains._replace(sigma=float(sigma))
-    session = prepare(job.algorithm(chains.sigma), loss, begin, plan, data=data)
+    session = prepare(job.algorithm(chains.sigma, chains.units), loss, begin, plan, data=data)
     session.report = lambda words: None  # a frozen chain has come as far as it can, and ends
     if host is not None:
         session.listeners.append(Troubles(host))
@@ -211,10 +230,10 @@ def _session(
     return session, chains
 
 
-def _tuned(job: Job, loss: Loss, begin: Any, data: Any, plan: Plan) -> float:
+def _tuned(job: Job, units: Units | None, loss: Loss, begin: Any, data: Any, plan: Plan) -> float:
     least, most = TRIAL_STEPS
     tuning = tune_sigma(
-        job.algorithm(1.0),
+        job.algorithm(1.0, units),
         loss,
         begin,
         data=data,

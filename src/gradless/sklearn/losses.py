@@ -62,13 +62,13 @@ def _zero_one(task: str, outputs: jax.Array, batch: Batch) -> jax.Array:
 
 def _squared_error(task: str, outputs: jax.Array, batch: Batch) -> jax.Array:
     if task == REGRESSION:
-        return jnp.mean(((outputs - batch["z"]) * batch["spread"]) ** 2, axis=1)
+        return jnp.mean(((outputs - batch["z"]) * batch["share"]) ** 2, axis=1)
     wanted = batch["y"] if task == MULTILABEL else jax.nn.one_hot(batch["y"][:, 0], outputs.shape[1])
     return jnp.sum((probabilities(task, outputs) - wanted) ** 2, axis=1)
 
 
 def _absolute_error(task: str, outputs: jax.Array, batch: Batch) -> jax.Array:
-    return jnp.mean(jnp.abs(outputs - batch["z"]) * batch["spread"], axis=1)
+    return jnp.mean(jnp.abs(outputs - batch["z"]) * batch["share"], axis=1)
 
 
 PerSample = Callable[[str, jax.Array, Batch], jax.Array]
@@ -78,6 +78,7 @@ CLASSIFIER_LOSSES: dict[str, PerSample] = {
     "zero_one": _zero_one,
 }
 REGRESSOR_LOSSES: dict[str, PerSample] = {"squared_error": _squared_error, "absolute_error": _absolute_error}
+POWERS = {"squared_error": 2, "absolute_error": 1}  # of the targets' unit, in which a regressor's loss is
 
 
 @lru_cache(maxsize=256)

@@ -28,6 +28,7 @@ class Progress:
     patience: float  # infinite: it never ends early
     judge: Judge | None = None
     is_verbose: bool = False
+    unit: float = 1.0  # of the losses, to show them
     scores: list[float] = field(default_factory=list)  # of each look
     best_score: float = -np.inf
     best: tuple[int, Params, float] | None = None  # the chain, the net and the loss of that score
@@ -71,7 +72,7 @@ def run_session(session: Session, steps: int, progress: Progress) -> Outcome:
         losses = [_loss(session, chain) for chain in session.chains]
         value = progress.look(session, losses)
         if progress.is_verbose:
-            print(_line(session, losses, progress.scores))
+            print(_line(session, [progress.unit * loss for loss in losses], progress.scores))
         if value < lowest - progress.tol * scale:
             lowest, since = value, session.t
         is_converged = has_ended(session) or session.t - since >= progress.patience

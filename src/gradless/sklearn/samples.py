@@ -35,6 +35,11 @@ class Units(NamedTuple):
     spread: np.ndarray
     centre: np.ndarray
 
+    @property
+    def largest(self) -> float:
+        """The largest spread, in which errors are measured: squares of tiny or huge targets are beyond float32."""
+        return float(np.max(self.spread))
+
 
 def merged(samples: Samples) -> Samples:
     """Return each different pair of input and target once, sorted, its weights added up; weight 0 is left out."""
@@ -69,6 +74,7 @@ def as_data(samples: Samples, units: Units | None) -> dict[str, Any]:
         data |= {"x": samples.x * root[:, None], "root": root, "weight": samples.weight.astype(dtype)}
     if units is not None:
         data["z"] = ((samples.y - units.centre) / units.spread).astype(dtype)
+        data["share"] = np.broadcast_to(units.spread / units.largest, samples.y.shape).astype(dtype)
         data["spread"] = np.broadcast_to(units.spread, samples.y.shape).astype(dtype)
         data["centre"] = np.broadcast_to(units.centre, samples.y.shape).astype(dtype)
     return data
