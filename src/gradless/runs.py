@@ -30,6 +30,7 @@ from gradless.kernels import algorithm_from_json, algorithm_to_json
 from gradless.problem import Problem
 from gradless.problems import make_problem
 from gradless.records import AcceptedLog, Checkpoint, RunDirectory, RunError, list_checkpoints, load, load_newest
+from gradless.signal_norm import leaf_names
 from gradless.threefry import NAME as GENERATOR
 from gradless.types import Algorithm, Loss
 
@@ -342,5 +343,5 @@ def named_parameters(rebuilt: Rebuilt) -> dict[str, Any]:
     with precision_of(rebuilt.session.dtype):
         points = [np.asarray(state.x) for state in rebuilt.states]
         nets = flattening.unflatten(jax.numpy.asarray(points[0] if len(points) == 1 else np.stack(points)))
-    leaves = list(compress(jax.tree_util.tree_flatten_with_path(nets)[0], which_are_trained(nets)))
-    return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in leaves}
+    paths, leaves = zip(*compress(jax.tree_util.tree_flatten_with_path(nets)[0], which_are_trained(nets)), strict=True)
+    return {name or "x": leaf for name, leaf in zip(leaf_names(paths), leaves, strict=True)}

@@ -49,6 +49,17 @@ def assert_same(one, other):
 
 
 @needs_devices
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float64])
+def test_numbers_of_any_width_go_from_one_device_to_another(dtype):
+    def square(x):
+        return jnp.sum(x**2)
+
+    given = {"steps": 60, "speculate": 4}
+    expected = gl.train(gl.amc(sigma=0.1), square, np.ones(3, dtype), **given)
+    assert_same(gl.train(gl.amc(sigma=0.1), square, np.ones(3, dtype), mesh=gl.mesh(proposals=2), **given), expected)
+
+
+@needs_devices
 @pytest.mark.parametrize(
     "name", ["hold", *(pytest.param(name, marks=pytest.mark.soak) for name in ("mc", "norm", "selection"))]
 )

@@ -53,6 +53,26 @@ def test_a_minibatch_without_a_loss_rejects_its_moves_and_ends_nothing(record_ev
     assert abs(result.params - 0.5) < 0.5
 
 
+@pytest.mark.parametrize("batches", [None, gl.minibatch(3), gl.progressive(2, lambda params, batch: jnp.sum(params))])
+def test_keys_of_random_numbers_may_be_data(batches):
+    keys = jax.random.split(jax.random.key(0), 6)
+    noise = jax.vmap(jax.random.normal)(keys)
+
+    def noisy(x, batch):
+        return jnp.mean((x - jax.vmap(jax.random.normal)(batch)) ** 2)
+
+    result = gl.train(gl.amc(sigma=0.1), noisy, np.full(1, 9, np.float32), data=keys, steps=400, batches=batches)
+    assert abs(result.params[0] - noise.mean()) < noise.std() + 0.1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_key_among_the_parameters_rides_along(dtype):
+    params = {"w": np.ones(2, dtype), "key": jax.random.key(3)}
+    found = gl.train(MC, lambda params: jnp.sum(params["w"] ** 2), params, steps=3).params
+    assert found["key"] is params["key"]
+    assert found["w"].dtype == dtype
+
+
 def test_columns_of_a_trace_are_attributes_and_items():
     trace = train(steps=4).trace
     np.testing.assert_array_equal(trace.loss, trace["loss"])

@@ -266,6 +266,19 @@ def test_values_by_hand():
         signal_norm(loss, params, X, {"w": np.ones(6)})
 
 
+def test_leaves_whose_dotted_names_would_be_the_same():
+    params = {"a.b": normal(6, 4), "a": {"b": normal(4, 3)}}
+
+    def loss(p, x):
+        return jnp.sum(jnp.tanh(x @ p["a.b"]) @ p["a"]["b"])
+
+    lam = signal_norm(loss, params, X, {"['a']['b']": 0.5})
+    np.testing.assert_allclose(lam["a.b"].item(), expected(X), rtol=RTOL)
+    assert lam["a"]["b"].item() == 0.5
+    with pytest.raises(ValueError, match=r'"a\.b", which is no trainable leaf; the closest are'):
+        signal_norm(loss, params, X, {"a.b": 1.0})
+
+
 def test_leaves_that_are_no_inexact_arrays_stay():
     params = {"w": normal(6, 4), "order": jnp.arange(4), "act": jnp.tanh, "n": 3, "key": jax.random.key(0)}
 

@@ -154,6 +154,11 @@ class Flattening:
         return jax.tree.unflatten(self.treedef, leaves)
 
 
+def are_keys(leaf: Any) -> bool:
+    """Return whether a leaf holds keys of random numbers, which NumPy has no type for."""
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+
+
 def _constant(leaf: Any) -> ByIdentity | ByContent:
     is_plain = isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
     return ByContent(leaf) if is_plain else ByIdentity(leaf)
@@ -161,8 +166,7 @@ def _constant(leaf: Any) -> ByIdentity | ByContent:
 
 def _is_numbers(leaf: Any) -> bool:
     """Return whether a leaf that is not trained is made of numbers, which a loss can compute with."""
-    is_array = isinstance(leaf, np.ndarray | np.generic | jax.Array)
-    return isinstance(leaf, int | float | complex) or (is_array and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended))
+    return isinstance(leaf, int | float | complex | np.ndarray | np.generic | jax.Array) and not are_keys(leaf)
 
 
 def _are_equal(one: Any, other: Any) -> bool:

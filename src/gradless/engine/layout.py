@@ -77,10 +77,19 @@ def gathered(layout: Layout | None, axis: str, tree: Any) -> Any:
     return jax.tree.unflatten(structure, found)
 
 
+NARROW = {1: jnp.uint8, 2: jnp.uint16}  # whole numbers as wide as a dtype, by its bytes
+
+
 def _as_words(array: jax.Array) -> jax.Array:
-    """Return the same bits as words of 32."""
-    return lax.bitcast_convert_type(array.astype(jnp.int32) if array.dtype == np.bool_ else array, jnp.uint32)
+    """Return the same bits as words of 32, of which narrower numbers take one each."""
+    if array.dtype == np.bool_:
+        return array.astype(jnp.uint32)
+    width = NARROW.get(array.dtype.itemsize, jnp.uint32)
+    return lax.bitcast_convert_type(array, width).astype(jnp.uint32)
 
 
 def _from_words(words: jax.Array, dtype: Any) -> jax.Array:
-    return words.astype(bool) if dtype == np.bool_ else lax.bitcast_convert_type(words, dtype)
+    if dtype == np.bool_:
+        return words.astype(bool)
+    width = NARROW.get(np.dtype(dtype).itemsize, jnp.uint32)
+    return lax.bitcast_convert_type(words.astype(width), dtype)

@@ -251,8 +251,8 @@ def _check_function(name: str, function: Any, second: str, has_second: bool, dat
         ) from None
 
 
-def check_data(data: Any) -> None:
-    """Refuse data that are not numbers, or whose arrays do not share their leading axis."""
+def check_data(data: Any) -> int:
+    """Refuse data that are not numbers, or whose arrays do not share their leading axis; return its length, or 0."""
     arrays = jax.tree.leaves(data)
     if any(np.ndim(array) == 0 for array in arrays):
         raise ValueError("data must hold arrays with a leading axis over the samples, got a number")
@@ -265,3 +265,4 @@ def check_data(data: Any) -> None:
         raise ValueError(f"data must hold arrays of one common length, got {lengths}")
     if lengths and lengths[0] == 0:
         raise ValueError("data must hold at least one sample, got 0")
+    return lengths[0] if lengths else 0

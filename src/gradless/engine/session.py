@@ -14,6 +14,7 @@ import numpy as np
 from gradless.engine import run
 from gradless.engine.chains import Chain, num_workers
 from gradless.engine.diagnosis import VANISHED_WORDS, advice, frozen_words
+from gradless.engine.flat import are_keys
 from gradless.engine.processes import agree, check_in_step
 from gradless.engine.program import AT_TARGET, DIVERGED, FROZEN, GOING, MAX_RECORDS, MAX_STEPS
 from gradless.engine.result import Result, Trace
@@ -237,7 +238,8 @@ class Session:
         if np.dtype(self.dtype) == np.float64 and not self.is_double:
             # Outside of its float64 mode JAX would cut these down to float32; NumPy keeps them whole.
             params, stacked = jax.tree.map(
-                lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, (params, stacked)
+                lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and not are_keys(leaf) else leaf,
+                (params, stacked),
             )
         # What the caller gets is the caller's to change.
         params = jax.tree.map(lambda leaf: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf, params)

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine.batches import Batches, FullBatch, Progressive, num_samples
+from gradless.engine.batches import Batches, FullBatch, Progressive
 from gradless.engine.callback import Callback
 from gradless.engine.chains import COLUMNS, Chain
-from gradless.engine.flat import ByIdentity, Flattening
+from gradless.engine.flat import ByIdentity, Flattening, are_keys
 from gradless.engine.mesh import Mesh
 from gradless.engine.objective import (
     Objective,
@@ -145,8 +145,7 @@ def prepare(
         raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
     is_double = is_x64()
     keys = [chain_key(plan.seed, number) for number in plan.chains]
-    check_data(data)
-    num_data = num_samples(jax.tree.map(np.asarray, data))
+    num_data = check_data(data)
     plan.batches.check(num_data)
     check_spread(plan, mesh, algorithm, num_data)
     algorithms = _per_chain(algorithm, len(plan.chains))
@@ -228,6 +227,8 @@ def as_device(tree: Any, dtype: Any) -> Any:
     wide = jnp.promote_types(dtype, jnp.float32)
 
     def put(array: Any) -> jax.Array:
+        if are_keys(array):
+            return array
         array = array if isinstance(array, jax.Array) else np.asarray(array)
         if jnp.issubdtype(array.dtype, jnp.floating):
             return jnp.asarray(array, wide)
@@ -240,7 +241,9 @@ def as_host(tree: Any, dtype: Any) -> Any:
     """Return the arrays of `tree` on the host as `as_device` would have them, to be spread over devices."""
     wide = jnp.promote_types(dtype, jnp.float32)
 
-    def cast(array: Any) -> np.ndarray:
+    def cast(array: Any) -> np.ndarray | jax.Array:
+        if are_keys(array):
+            return array
         array = np.asarray(array)
         kind = wide if jnp.issubdtype(array.dtype, jnp.floating) else _type_without_loss(array)
         return array.astype(kind, copy=False)

@@ -4,6 +4,7 @@ Paper: Sec. III B, Eqs. (17) and (18).
 """
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import reduce
@@ -23,6 +24,13 @@ Overrides = Mapping[str, Any] | None
 def is_array(leaf: Any) -> bool:
     """True for arrays, tracers and abstract arrays; not for numbers, functions and other things a pytree may hold."""
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def leaf_names(paths: Sequence[Any]) -> list[str]:
+    """The names of leaves, dotted as in "layers.0.weight"; ["a.b"] and ["a"]["b"], which would share one, are not."""
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+    count = Counter(names)
+    return [name if count[name] == 1 else jax.tree_util.keystr(path) for name, path in zip(names, paths, strict=True)]
 
 
 def is_trainable(leaf: Any) -> bool:
@@ -117,7 +125,7 @@ class TracedSignal:
         leaves, self.tree = jax.tree_util.tree_flatten_with_path(params)
         self.static = [None if is_array(leaf) else leaf for _, leaf in leaves]
         self.where = [i for i, (_, leaf) in enumerate(leaves) if is_array(leaf)]
-        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+        names = leaf_names([path for path, _ in leaves])
         self.leaves = [abstract(leaves[i][1]) for i in self.where]
         self.trainable = [k for k, leaf in enumerate(self.leaves) if is_trainable(leaf)]
         self.paths = tuple(names[self.where[k]] for k in self.trainable)
