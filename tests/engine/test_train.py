@@ -73,6 +73,13 @@ def test_a_key_among_the_parameters_rides_along(dtype):
     assert found["w"].dtype == dtype
 
 
+def test_strict_promotion_of_the_callers_changes_nothing():
+    algorithm = gl.amc(sigma=0.1, epsilon=0.1, temperature=gl.anneal(1e-2, 1e-3, 20))
+    expected = train(algorithm, steps=20)
+    with jax.numpy_dtype_promotion("strict"):
+        np.testing.assert_array_equal(train(algorithm, steps=20).params, expected.params)
+
+
 def test_columns_of_a_trace_are_attributes_and_items():
     trace = train(steps=4).trace
     np.testing.assert_array_equal(trace.loss, trace["loss"])

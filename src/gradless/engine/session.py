@@ -3,7 +3,7 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,9 +25,12 @@ ROUND_SECONDS = 0.5  # so that progress is shown about twice a second
 STATUS_WORDS = {AT_TARGET: "target", FROZEN: "frozen", DIVERGED: "diverged"}
 
 
-def precision_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
-    """Let JAX compute in float64 while a float64 chain runs; leave its mode alone otherwise."""
-    return jax.enable_x64(True) if np.dtype(dtype) == np.float64 else contextlib.nullcontext()
+@contextlib.contextmanager
+def precision_of(dtype: Any) -> Iterator[None]:
+    """Let JAX compute in float64 while a float64 chain runs, and mix whole and other numbers as it usually does."""
+    wide = jax.enable_x64(True) if np.dtype(dtype) == np.float64 else contextlib.nullcontext()
+    with wide, jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 def is_x64() -> bool:
