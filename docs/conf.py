@@ -11,7 +11,7 @@ import gradless  # noqa: E402 (after the path)
 project = "gradless"
 version = release = gradless.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings", "sources", "commands"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "results"]
 
 myst_heading_anchors = 3
 autodoc_typehints = "none"  # the words say more than `Any` and `Callable[..., Array]`

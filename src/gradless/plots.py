@@ -5,6 +5,7 @@ Every figure is written as SVG and PNG with its numbers beside it as CSV.
 
 import csv
 import io
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,9 @@ def save(figure: Any, path: Path) -> Path:
     """Write a figure as SVG and PNG, each whole or not at all; return the PNG."""
     for suffix, settings in ((".svg", {"metadata": {"Date": None}}), (".png", {"dpi": 150})):
         drawn = io.BytesIO()
-        figure.savefig(drawn, format=suffix[1:], **settings)
+        with warnings.catch_warnings():  # a name in letters that the font lacks is drawn as boxes
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(drawn, format=suffix[1:], **settings)
         write_atomic(path.with_suffix(suffix), drawn.getvalue())
     return path.with_suffix(".png")
 

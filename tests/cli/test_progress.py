@@ -1,11 +1,17 @@
 """What the line of progress says of the last moments."""
 
+import io
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
+import gradless as gl
 from gradless.cli import progress
+from gradless.engine.plan import Plan
+from gradless.engine.train import prepare
 
 
 def test_pace_and_acceptance_are_those_of_the_last_moments(monkeypatch):
@@ -19,3 +25,30 @@ def test_pace_and_acceptance_are_those_of_the_last_moments(monkeypatch):
     recent.update(6, np.array([[1, 1], [0, 0]], bool))
     assert (recent.pace, recent.acceptance(0)) == (2.0, 0.5)
     assert recent.acceptance(1) == pytest.approx(4 / 6)
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_live_line_fits_the_terminal_and_begins_with_step_share_and_time_left(width):
+    """What does not fit is cut off at the end; sigma is the present one, not that of the last record."""
+    console = Console(width=width, file=io.StringIO())
+    live = progress.LiveLine(console)
+    session = prepare(
+        gl.amc(sigma=1.0, n_s=5),
+        lambda x: jnp.sum(x**2),
+        np.ones(9, np.float32),
+        Plan(1000, gl.full_batch(), chains=(0,), record_every=10**6),
+        metrics=lambda x: {"first": x[0], "a_metric_with_a_long_name": x[1]},
+    )
+    session.listeners.append(live)
+    session.begin()
+    session.go()
+    with console.capture() as capture:
+        console.print(live.progress)
+    (line,) = capture.get().splitlines()
+    assert len(line) <= width
+    assert line.startswith("step 1,000")
+    assert ("━" in line) == (width == 160)
+    assert line.index("100%") < line.index("0:00") < line.index(" U ")
+    sigma = float(session.chains[0].carry.state.sigma)
+    assert sigma < 1
+    assert (f"σ {sigma:.3g}" in line) == (width == 160)

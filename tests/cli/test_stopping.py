@@ -127,6 +127,31 @@ def test_sigint_while_a_command_is_imported_is_not_lost():
     assert finish(process) == (130, "", "stopped\n")
 
 
+LOSES = """
+import os, signal, time
+import numpy as np
+import gradless as gl
+
+def init(key):  # what a library drops before the run has begun
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    except KeyboardInterrupt:
+        pass
+    return np.ones(3)
+
+problem = gl.Problem(init, lambda x: (x**2).sum())
+"""
+
+
+def test_sigint_that_is_lost_before_the_run_begins_stops_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("loses.py").write_text(LOSES)
+    code, _, told = finish(start("train", "loses:problem", "--run", "run", "--steps", 2_000_000_000))
+    assert code == 130
+    assert "stopped by SIGINT at step" in told
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The unbroken run, in a process of its own like the others."""

@@ -1,17 +1,13 @@
 """The command line: `gradless --help` is the tour."""
 
-import contextlib
 import importlib
 import io
-import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 import click
+
+from gradless.cli import interrupts
 
 # Each command lives in the file of its name and is imported only when it is called.
 COMMANDS = {
@@ -31,27 +27,6 @@ COMMANDS = {
 }
 
 
-@contextlib.contextmanager
-def leaving_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the process while a command is imported, when there is nothing to save yet.
-
-    As an exception it could come up where the libraries that are imported drop exceptions, and be lost.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, _leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"stopped\n")
-    os._exit(130)
-
-
 class Tour(click.Group):
     """The list of commands, loaded one at a time."""
 
@@ -61,21 +36,21 @@ class Tour(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        with leaving_at_once():
+        with interrupts.leaving_at_once():
             return importlib.import_module(f"gradless.cli.{name}").command
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # a ? where there is no sigma, not the end of a run
-        return super().main(*args, **kwargs)
+        with interrupts.noted():
+            return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # before a run has begun or after it has ended; between, the run itself takes it
-            click.echo("stopped", err=True)
-            raise SystemExit(130) from None
+        except KeyboardInterrupt:
+            interrupts.leave()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -13,6 +13,7 @@ import click
 from gradless.cli.console import plain_console
 
 OPTIONAL = {
+    "torch": ("gradless.pytorch, gradless bench", "pip install 'gradless[torch]'"),
     "flax": ("your own flax models", "pip install 'gradless[flax]'"),
     "tensorboardX": ("train --tensorboard", "pip install 'gradless[tensorboard]'"),
     "equinox": ("your own equinox models", "pip install 'gradless[equinox]'"),

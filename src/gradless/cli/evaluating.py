@@ -106,6 +106,8 @@ def show(console: Console, run: Optimization, path: str, is_quiet: bool, is_json
         rows.append(("steps", f"{chain.step:,} ({ENDINGS.get(run.stopped_by or '', run.stopped_by)})"))
         new = f", {journal.evaluations - run.evaluated_before:,} of them now" if run.evaluated_before else ""
         rows.append(("evaluations", f"{journal.evaluations:,}{new}; {journal.wasted:,} thrown away"))
+        if chain.nonfinite:
+            rows.append(("rejected", f"{chain.nonfinite:,} proposals whose loss was not a number"))
         if journal.failures:
             rows.append(("failed", f"{journal.failures:,} evaluations"))
         rows.append(("time", f"{run.seconds:.1f} s"))

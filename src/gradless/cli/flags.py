@@ -150,6 +150,8 @@ def make_algorithm(problem: Problem, flags: dict[str, Any], steps: int) -> Algor
     for unknown in settings.keys() - fields:
         raise ValueError(f"algorithm {name} of the problem has no setting {unknown!r}: it has {_list(fields)}")
     if isinstance(settings.get("temperature"), tuple):
+        if steps >= LARGEST:
+            raise ValueError("--temperature START:END needs --steps or --epochs, over which it falls")
         start, end = settings["temperature"]
         settings["temperature"] = Anneal(start, end, steps=float(steps))
     return ALGORITHMS[name](**settings)

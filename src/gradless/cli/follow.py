@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import click
 from rich.console import Console
 
-from gradless.cli import summary
+from gradless.cli import interrupts, summary
 from gradless.cli.console import plain_console
 from gradless.cli.devices import together
 from gradless.cli.errors import one_line
@@ -30,7 +30,7 @@ from gradless.records import RunError
 from gradless.runs import start_problem
 from gradless.types import Algorithm
 
-EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+EXIT_CODES = {"SIGINT": interrupts.EXIT_CODE, "SIGTERM": 143}
 
 
 def use_double_precision_where_asked() -> None:
@@ -121,7 +121,10 @@ class Stoppable(Protocol):
 
 
 class stopping_cleanly:
-    """While this lasts SIGINT and SIGTERM end the run after the present chunk, and a second SIGINT at once."""
+    """While this lasts SIGINT and SIGTERM end the run after the present chunk, and a second SIGINT at once.
+
+    So does a SIGINT that came before and was lost.
+    """
 
     def __init__(self, session: Stoppable):
         self.session = session
@@ -130,6 +133,8 @@ class stopping_cleanly:
     def __enter__(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             self.before[number] = signal.signal(number, self._stop)
+        if interrupts.asked.is_set():
+            self.session.stop_requested = "SIGINT"
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from gradless.engine.chains import COLUMNS
 from gradless.engine.plan import LARGEST
 from gradless.engine.session import Listener, Session
 
 PLAIN_SECONDS = 5.0  # between plain lines
+WIDE = 120  # columns of a terminal that has room for a bar too
 
 
 def follower(console: Console, is_quiet: bool, is_json: bool) -> Listener:
@@ -63,11 +65,11 @@ def describe(session: Session, recent: Recent) -> str:
     best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else 0
     words = [f"U {losses[best]:.5g}"]
     words += [f"{name} {np.ravel(value)[best]:.4g}" for name, value in row.items() if name not in COLUMNS]
-    sigma = float(np.ravel(row["sigma"])[best])
-    if not math.isnan(sigma):  # a gradient has neither
+    chain = session.chains[best]
+    if hasattr(chain.carry.state, "sigma"):  # a gradient has neither
         acceptance = recent.acceptance(best)
         words += [] if math.isnan(acceptance) else [f"A {acceptance:.3g}"]
-        words += [f"σ {sigma:.3g}"]
+        words += [f"σ {float(chain.carry.state.sigma):.3g}"]
     return "  ".join([*words, f"{recent.pace:,.0f} steps/s" if recent.pace >= 10 else f"{recent.pace:.2g} steps/s"])
 
 
@@ -75,14 +77,16 @@ class LiveLine(Listener):
     """One line that is drawn again about twice a second."""
 
     def __init__(self, console: Console):
+        numbers = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # what does not fit is left out at their end
         self.progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            *([BarColumn(bar_width=20)] if console.width >= WIDE else []),
             TaskProgressColumn(),
-            TextColumn("{task.fields[numbers]}", markup=False),
             TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[numbers]}", markup=False, table_column=numbers),
             console=console,
             refresh_per_second=4,
+            expand=True,
         )
         self.task: Any = None
         self.recent = Recent()

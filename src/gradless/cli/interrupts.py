@@ -1,0 +1,61 @@
+"""Ctrl-C before a run has begun, or after it has ended; in between the run itself takes it."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+EXIT_CODE = 130
+asked = threading.Event()  # whether it was pressed: as an exception it may come up where a library drops exceptions
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, as it does anyway, and be remembered."""
+    with _handling(_note):
+        asked.clear()
+        yield
+
+
+@contextlib.contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process while there is nothing to save yet."""
+    with _handling(_leave):
+        yield
+
+
+def leave() -> NoReturn:
+    """Say so and end the process; by Ctrl-C at once, without tearing down what compiles in other threads."""
+    click.echo("stopped", err=True)
+    if asked.is_set():
+        sys.stdout.flush()
+        os._exit(EXIT_CODE)
+    raise SystemExit(EXIT_CODE)
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    asked.set()
+    raise KeyboardInterrupt
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"stopped\n")
+    os._exit(EXIT_CODE)
