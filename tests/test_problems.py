@@ -128,3 +128,9 @@ def test_the_folder_one_stands_in_is_searched_for_problems_of_ones_own_alone(tmp
     assert str(tmp_path) not in sys.path  # a file matplotlib.py there would be imported instead of the library
     (tmp_path / "my_own_problem.py").write_text("import gradless as gl\nproblem = gl.Problem(0.0, lambda x: x**2)\n")
     assert callable(find_problem("my_own_problem:problem"))
+
+
+@pytest.mark.parametrize("wrong", [["amc"], {"amc": 0.1}])
+def test_settings_of_a_problem_are_a_dict_by_algorithm(wrong):
+    with pytest.raises(ValueError, match="algorithms of a problem must be a dict of settings by the name"):
+        gl.Problem(np.ones(2), lambda x: x.sum(), algorithms=wrong)

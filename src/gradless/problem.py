@@ -39,3 +39,11 @@ class Problem:
     steps: int = 10_000
     batch: str = "full"
     precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        is_right = isinstance(self.algorithms, Mapping) and all(
+            isinstance(settings, Mapping) for settings in self.algorithms.values()
+        )
+        if not is_right:
+            words = 'a dict of settings by the name of the algorithm, such as {"amc": {"sigma": 0.1}}'
+            raise ValueError(f"algorithms of a problem must be {words}, got {self.algorithms!r}")

@@ -372,6 +372,8 @@ WRONG = [
         {"loss": two, "data": DATA, "batches": gl.progressive(2, lambda params, batch: batch)},
         r"error must return one number, got an array of shape \(4, 2\): take a mean or a sum over the samples",
     ),
+    ({"metrics": lambda p: {"a": "word"}}, "metrics must return a dict of numbers, got a = 'word'"),
+    ({"metrics": lambda p: {"a": None}}, "metrics must return a dict of numbers, got a = None"),
     (
         {"metrics": lambda p: {"a": float(p[0])}},
         "metrics must be written with jax.numpy so that it can be compiled; this one turns its arguments into plain",

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from gradless.engine.session import Listener
+from gradless.experiments.tables import read_table, write_table
 from gradless.experiments.workshop import Halt, Stopped, Workshop, is_finished
 from gradless.kernels import AMC, GradientDescent
 from gradless.records import RunDirectory, RunError, checkpoints
@@ -62,6 +63,16 @@ def test_a_run_of_another_length_is_refused(tmp_path, is_over):
     with pytest.raises(RunError, match="is a run of 20 steps, and 30 are asked for: move it away to begin anew"):
         train(tmp_path, steps=30)
     assert is_finished(run) == is_over
+
+
+def test_the_cost_of_a_run_that_got_further_elsewhere_stays(tmp_path):
+    """Where the tables go on but a run begins anew, it has cost more than it has here."""
+    elsewhere = {"run": "a", "seed": 0, "chains": 1, "steps": 15, "seconds": 9.0}
+    write_table(tmp_path / "costs.csv", [elsewhere])
+    stopped(tmp_path)
+    assert read_table(tmp_path / "costs.csv") == [elsewhere]
+    train(tmp_path)
+    assert read_table(tmp_path / "costs.csv")[0]["steps"] == 20
 
 
 def test_compiling_is_taken_off_the_time_once(tmp_path):

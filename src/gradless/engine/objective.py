@@ -220,16 +220,18 @@ def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, te
     if metrics is None:
         return [], ""
     _check_function("metrics", metrics, "test", test is not None, "test")
-    values, traced = trace(
-        "metrics", lambda x, t: call(metrics, flattening.unflatten(x), t, t is not None), flattening.some_x(), test
-    )
-    if not isinstance(values, dict):
-        raise ValueError(f"metrics must return a dict of numbers, got {type(values).__name__}")
-    for name, value in values.items():
-        if getattr(value, "shape", None) != ():
-            raise ValueError(
-                f"metrics must return a dict of numbers, got {name} of shape {getattr(value, 'shape', '?')}"
-            )
+
+    def look(x: Any, test: Any) -> Any:
+        values = call(metrics, flattening.unflatten(x), test, test is not None)
+        if not isinstance(values, dict):
+            raise ValueError(f"metrics must return a dict of numbers, got {type(values).__name__}")
+        for name, value in values.items():
+            if not isinstance(value, int | float | complex) and getattr(value, "shape", None) != ():
+                shown = f"of shape {value.shape}" if hasattr(value, "shape") else f"= {value!r}"
+                raise ValueError(f"metrics must return a dict of numbers, got {name} {shown}")
+        return values
+
+    values, traced = trace("metrics", look, flattening.some_x(), test)
     return list(values), traced
 
 

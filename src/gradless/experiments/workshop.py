@@ -120,8 +120,10 @@ class Workshop:
         run = read_run(path)
         steps = np.ravel(run.tensors["t"])
         cost = {"run": path.name, "seed": seed, "chains": len(steps), "steps": int(steps.max()), "seconds": run.seconds}
-        noted = table_so_far(self.out / COSTS)
-        write_table(self.out / COSTS, [row for row in noted if row["run"] != path.name] + [cost])
+        noted = {row["run"]: row for row in table_so_far(self.out / COSTS)}
+        if cost["steps"] >= noted.get(path.name, cost)["steps"]:  # else it got further on another machine
+            noted[path.name] = cost
+        write_table(self.out / COSTS, list(noted.values()))
         return run
 
     def _session(self, path: Path, made: Any, algorithm: Algorithm, plan: Plan, about: dict[str, Any]) -> Session:
