@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import gradless as gl
 from gradless.cli.sweep import Grid
+from gradless.engine.session import Session
 from gradless.records import RunDirectory
 
 
@@ -119,6 +121,32 @@ def test_a_comparison_gives_each_algorithm_the_flags_it_has(cli):
     for name, setting, value in (("mc", "sigma", 0.3), ("gd", "learning_rate", 0.2)):
         with RunDirectory.open(f"run/{name}") as stored:
             assert stored.settings["algorithm"][setting] == value
+
+
+def test_a_comparison_that_was_stopped_goes_on_with_the_same_command(cli, figures, monkeypatch):
+    words = ["compare", "tiny:fit", "--algorithms", "mc,amc,gd", "--learning-rate", 1e9, "--steps", 40]
+    whole = cli(*words, "--run", "whole").output
+    go = Session.go
+
+    def stopped(session):  # by Ctrl-C, in the second run
+        if session.chains[0].algorithm.name == "amc":
+            session.stop_requested = "SIGINT"
+        go(session)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "go", stopped)
+        told = cli(*words, "--run", "my run", code=130)
+    assert "go on with: the same command, with --run 'my run'" in told.stderr
+    assert not Path("my run/comparison.png").exists()
+    assert "my run/mc already holds a run" in cli(*words[:-1], 50, "--run", "my run", code=2).stderr
+    before = Path("my run/mc/metrics.jsonl").read_bytes()
+    for _ in range(2):  # GD diverges, and a run that has diverged cannot be gone on with
+        found = cli(*words, "--run", "my run").output
+        table = [re.sub(r" +[0-9.]+ s$", "", line) for line in found.splitlines() if "figure" not in line]
+        expected = [re.sub(r" +[0-9.]+ s$", "", line) for line in whole.splitlines() if "figure" not in line]
+        assert table[-4:] == expected[-4:]
+    assert Path("my run/mc/metrics.jsonl").read_bytes() == before
+    assert Path("my run/comparison.png").exists()
 
 
 @pytest.mark.parametrize(

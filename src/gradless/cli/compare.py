@@ -1,11 +1,14 @@
 """`gradless compare PROBLEM`."""
 
 import dataclasses
+import json
+import shlex
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from rich.table import Table
 
 from gradless.cli import flags as shared
@@ -14,11 +17,15 @@ from gradless.cli.errors import one_line
 from gradless.cli.follow import see_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
 from gradless.cli.summary import spread
-from gradless.engine.result import Result
-from gradless.kernels import ALGORITHMS
-from gradless.plots import columns, draw_comparison
-from gradless.records import Metrics, RunDirectory, next_run_path
-from gradless.runs import start_problem
+from gradless.engine.plan import Plan
+from gradless.engine.program import GOING
+from gradless.engine.session import Session
+from gradless.kernels import ALGORITHMS, algorithm_to_json
+from gradless.plots import COMMON, columns, draw_comparison
+from gradless.records import Checkpoint, Metrics, RunDirectory, list_checkpoints, load_newest, next_run_path
+from gradless.report.curves import last_known
+from gradless.runs import reopen, start_problem
+from gradless.types import Algorithm
 
 
 @click.pass_context
@@ -36,30 +43,58 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         plan = shared.make_plan(problem, flags)
         algorithms = {name: _algorithm(problem, flags, name, plan.steps) for name in names}
         folder = flags["run"] or str(next_run_path("runs", f"compare-{flags['problem']}", date.today()))
-    results: dict[str, Result] = {}
+    about = {"problem": flags["problem"], "options": options}
+    again = f"the same command, with --run {shlex.quote(folder)}"
     for name, algorithm in algorithms.items():
+        path = Path(folder) / name
+        with one_line():
+            begun = None if flags["overwrite"] else _begun(path, about, algorithm, plan)
+        if begun is not None and _is_over(begun, plan):
+            continue
         if not (flags["quiet"] or flags["json"]):
             click.echo(name)
 
-        def make(listeners: list[Any], report: Any, name: str = name, algorithm: Any = algorithm) -> Any:
+        def make(
+            listeners: list[Any], report: Any, path: Path = path, algorithm: Any = algorithm, begun: Any = begun
+        ) -> Session:
+            given = {"listeners": listeners, "report": report}
+            if begun is not None:
+                return reopen(path, problem=problem, algorithm=algorithm, time_budget=plan.time_budget, **given)
             with shared.giving_back(folder, flags):
                 return start_problem(
-                    problem,
-                    algorithm,
-                    plan,
-                    run=Path(folder) / name,
-                    about={"problem": flags["problem"], "options": options},
-                    overwrite=flags["overwrite"],
-                    listeners=listeners,
-                    report=report,
+                    problem, algorithm, plan, run=path, about=about, overwrite=flags["overwrite"], **given
                 )
 
-        results[name] = see_through(make, str(Path(folder) / name), flags | {"quiet": True})
-    metric = next(iter(results[names[0]].metrics), None)
+        see_through(make, str(path), flags | {"quiet": True, "again": again}, is_resumed=begun is not None)
     with one_line():
-        picture = draw_comparison(Path(folder) / "comparison", {name: _table(folder, name) for name in names}, metric)
+        tables = {name: _table(folder, name) for name in names}
+        metrics = [name for name in tables[names[0]] if name not in COMMON]
+        picture = draw_comparison(Path(folder) / "comparison", tables, next(iter(metrics), None))
     if not (flags["json"] or flags["quiet"]):
-        _tell(results, picture)
+        _tell(tables, metrics, picture)
+
+
+def _begun(path: Path, about: dict[str, Any], algorithm: Algorithm, plan: Plan) -> Checkpoint | None:
+    """Return where a run of the same settings stands, if there is one; another run is refused when this one begins."""
+    if not (path / "checkpoints").is_dir() or not list_checkpoints(path / "checkpoints"):
+        return None
+    wanted = {**about, "algorithm": algorithm_to_json(algorithm), "plan": plan.to_json()}
+    with RunDirectory.open(path) as run:
+        stored = {name: run.settings.get(name) for name in wanted}
+        if _without_sitting(stored) != _without_sitting(json.loads(json.dumps(wanted))):
+            return None
+        return load_newest(run.checkpoints_path, warn=lambda words: None, set_aside=False)
+
+
+def _without_sitting(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings but for those that may differ from one sitting to the next."""
+    plan = settings["plan"] if isinstance(settings["plan"], dict) else {}
+    return settings | {"plan": plan | {"time_budget": None, "checkpoint_every": None}}
+
+
+def _is_over(stored: Checkpoint, plan: Plan) -> bool:
+    """Return whether all chains are at their end: of the steps, at a target, frozen or diverged."""
+    return stored.step >= plan.steps or bool((stored.tensors["status"] != GOING).all())
 
 
 def _check_flags(flags: dict[str, Any], names: list[str]) -> None:
@@ -82,12 +117,14 @@ def _table(folder: str, name: str) -> dict[str, Any]:
         return columns(Metrics(run.metrics_path).rows())
 
 
-def _tell(results: dict[str, Result], picture: Path) -> None:
-    metrics = list(next(iter(results.values())).metrics)
+def _tell(tables: dict[str, dict[str, Any]], metrics: list[str], picture: Path) -> None:
     table = Table("algorithm", "loss U", *metrics, "samples", "time", box=None, padding=(0, 2, 0, 0))
-    for name, result in results.items():
-        values = [spread(result.metrics[metric]) for metric in metrics]
-        table.add_row(name, spread(result.loss), *values, f"{result.samples:,}", f"{result.seconds:.1f} s")
+    for name, records in tables.items():
+        # Of several chains some may have ended before the last record; one alone that shows NaN there has diverged.
+        last = {column: values[-1:] if values.ndim == 1 else last_known(values) for column, values in records.items()}
+        numbers = [spread(last[column]) for column in ("loss", *metrics)]
+        samples, seconds = int(np.sum(last["samples"])), float(np.max(last["seconds"]))
+        table.add_row(name, *numbers, f"{samples:,}", f"{seconds:.1f} s")
     console = plain_console()
     console.print(table)
     console.print(f"figure {picture}")

@@ -101,7 +101,8 @@ def see_through(
         report(f"the figures could not be drawn: {error}")
         is_complete = False
     if session.stopped_by in EXIT_CODES:
-        again = f"gradless resume {shlex.quote(run)}{' --trust' if ':' in flags.get('problem', '') else ''}"
+        resume = f"gradless resume {shlex.quote(run)}{' --trust' if ':' in flags.get('problem', '') else ''}"
+        again = flags.get("again", resume)
         click.echo(f"stopped by {session.stopped_by} at step {session.t:,}; go on with: {again}", err=True)
         raise SystemExit(EXIT_CODES[session.stopped_by])
     if not is_complete:
