@@ -139,7 +139,6 @@ def test_the_papers_own_results_pass(tmp_path):
     ("rows", "outputs", "claims"),
     [
         (paper_rows(adam_to=64), paper_outputs(), ["F6a"]),
-        (paper_rows(adam_to=16), paper_outputs(), ["F6a"]),
         (paper_rows(), paper_outputs(deep_adam=1.0), ["F6b"]),
         (paper_rows(num_helped=4), paper_outputs(), ["F6e", "F6e"]),
         (rows_frozen_at_256(), paper_outputs(), ["F6d"]),
@@ -147,6 +146,15 @@ def test_the_papers_own_results_pass(tmp_path):
 )
 def test_other_results_fail(tmp_path, rows, outputs, claims):
     assert failing(judged(tmp_path, rows, outputs)) == claims
+
+
+def test_that_a_depth_is_not_learnt_is_known_from_as_many_runs_as_the_papers_best_is_of(tmp_path):
+    rows = paper_rows(adam_to=16)  # ten runs; the best of twenty may still train at 32
+    adam = ("F6a", "Adam trains to depth 32, no deeper")
+    assert judged(tmp_path, rows, [])[adam] == NOT_DECIDED
+    others = [line("Adam", 32, "untrained", chain=chain) for chain in range(10, 20)]
+    assert judged(tmp_path, [*rows, *others], [])[adam] == FAIL
+    assert judged(tmp_path, [*rows, *others[:-1], line("Adam", 32, 900, chain=19)], [])[adam] == PASS
 
 
 def test_equal_rates_fail(tmp_path):

@@ -94,7 +94,8 @@ def _without_sitting(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _is_over(stored: Checkpoint, plan: Plan) -> bool:
     """Return whether all chains are at their end: of the steps, at a target, frozen or diverged."""
-    return stored.step >= plan.steps or bool((stored.tensors["status"] != GOING).all())
+    status = stored.tensors.get("status")
+    return stored.step >= plan.steps or (status is not None and bool((status != GOING).all()))
 
 
 def _check_flags(flags: dict[str, Any], names: list[str]) -> None:

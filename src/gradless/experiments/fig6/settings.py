@@ -11,6 +11,7 @@ TITLE = "Step function by deep nets: only aMC with signal norm trains all depths
 DEPTHS = (2, 4, 8, 16, 32, 64, 128)
 DEEPER = (16, 32, 64, 128)  # whose single runs panel (c) shows
 PAPER_STEPS = 1_000_000
+PAPER_RUNS = 20  # of each algorithm at each depth, of which the best is shown
 TRAINED, PLATEAU = 0.01, 3 / 64  # the loss of a trained net, and of the best constant
 MIN_RUNS = 5  # a method that never trains in fewer runs may have been unlucky
 INITS = ("gaussian:0.01", "pytorch")
