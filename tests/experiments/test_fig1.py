@@ -82,7 +82,7 @@ def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, first_asked_for)
     write_table(tmp_path / "variation.csv", [row for row in variation if row["seed"] != 7])
     assert first_asked_for(fig1, tmp_path, paper) == "mc-seed-7"
     (tmp_path / "sweep.csv").unlink()
-    assert first_asked_for(fig1, tmp_path, paper) == "sweep-mc-0.001"
+    assert first_asked_for(fig1, tmp_path, paper) == "sweep-mc-0.001-0.005"
     own = {row["setting"]: row["accuracy"] for row in read_table(tmp_path / "sweep.csv")}
     assert own == {2e-3: 0.945, 4.5e-2: 0.955}  # the points of panel (b), which are not run twice
     write_table(tmp_path / "curves.csv", [row | {"is_over": int(row["run"] == "mc")} for row in GOOD["curves"]])

@@ -113,15 +113,15 @@ def train_curves(out: Path, scale: Scale, workshop: Workshop) -> None:
 def groups(scale: Scale) -> list[tuple[str, tuple[float, ...]]]:
     """Return the points of the sweeps that are run side by side, those nearest to the settings of panel (b) first.
 
-    MC's come before GD's, which take longer. A point that panel (b) has stands alone: it is not run again.
+    Points that panel (b) has, which are not run again, come before all; then MC's, then GD's, which take longer.
     """
-    found = []
+    shown, others = [], []
     for name, (own, settings) in _sweeps(scale).items():
         near = sorted(settings, key=partial(_distance, own))
-        shown = int(near[0] == own and scale.epochs == scale.sweep_epochs)
-        parts = [near[first : first + scale.together] for first in range(shown, len(near), scale.together)]
-        found += [(name, tuple(part)) for part in (near[:shown], *parts) if part]
-    return found
+        if near[0] == own and scale.epochs == scale.sweep_epochs:
+            shown.append((name, (near.pop(0),)))
+        others += [(name, tuple(near[i : i + scale.together])) for i in range(0, len(near), scale.together)]
+    return shown + others
 
 
 def _sweeps(scale: Scale) -> dict[str, tuple[float, tuple[float, ...]]]:
