@@ -116,6 +116,13 @@ def test_a_comparison_is_drawn_whatever_came_of_it(tmp_path, loss, num_chains):
     assert_is_figure(tmp_path / "comparison")
 
 
+def test_a_name_in_letters_that_the_font_lacks_is_no_warning(tmp_path):
+    step = np.arange(3.0)
+    columns = {"step": step, "samples": step, "seconds": step, "loss": step + 1, "误差": step + 1}
+    plots.draw_comparison(tmp_path / "comparison", {"mc": columns}, "误差")
+    assert_is_figure(tmp_path / "comparison")
+
+
 def test_acceptance_is_smoothed_over_a_sixtieth_and_gaps_are_left_out():
     values = np.arange(180.0)  # a sixtieth is 3 records: one on either side
     np.testing.assert_allclose(plots.smooth(values)[1:-1], values[1:-1], rtol=1e-12)  # sums of up to 180 numbers

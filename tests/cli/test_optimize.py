@@ -82,6 +82,12 @@ def test_it_makes_the_moves_of_ask_and_tell(cli, sim):
         assert words in told
 
 
+def test_losses_that_are_no_numbers_are_told(cli, sim):
+    command = sim("import sys; x = [float(v) for v in open(sys.argv[1])]; print('nan' if any(x) else 1.0)")
+    told = cli("optimize", "--command", command, *CHAIN, "--steps", 3, "--run", "run").output
+    assert "3 proposals whose loss was not a number" in told
+
+
 def test_more_steps_are_remembered_and_fewer_lose_nothing(cli, sim):
     cli("optimize", "--command", sim(), *CHAIN, "--steps", 5, "--run", "run", "--quiet")
     first = Path("run/best.txt").read_text()

@@ -115,6 +115,7 @@ def test_a_folder_that_is_no_run_is_never_touched(refusal, tmp_path):
             ["--epochs", "3", "--batch", "progressive:4"],
             "--epochs has no fixed number of steps with progressive batches",
         ),
+        (["--temperature", "1:0.1", "--time", "9s"], "--temperature START:END needs --steps or --epochs, over which"),
         (["--time", "x"], "must look like 90s, 5m, 2h or 1h30m, got 'x'"),
         (["--time", ""], "must look like 90s, 5m, 2h or 1h30m, got ''"),
         (["--time", "0"], "time_budget must be positive, got 0.0"),
