@@ -43,7 +43,7 @@ def fingerprint(program: ClosedJaxpr) -> str:
     digest = hashlib.sha256(ADDRESS.sub("", str(program)).encode())
     for array in _constants(program):
         digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     return digest.hexdigest()
 
 

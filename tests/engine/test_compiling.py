@@ -77,6 +77,8 @@ def test_a_loss_is_forgotten_after_some_others(monkeypatch):
         (lambda x: x + 1, lambda x: x + 2, False),
         (lambda x: x + np.ones(3), lambda x: x + np.ones(3), True),
         (lambda x: x + np.ones(3), lambda x: x + np.arange(3.0), False),
+        (lambda x: x + jnp.ones(3, jnp.bfloat16), lambda x: x + jnp.zeros(3, jnp.bfloat16), False),
+        (lambda x: x + jnp.sum(np.ones((2, 0))), lambda x: x + jnp.sum(np.ones((2, 0))), True),
         (jax.jit(lambda x: x * np.ones(3)), jax.jit(lambda x: x * np.arange(3.0)), False),
         (
             lambda x: jax.lax.scan(lambda c, _: (c * np.ones(3), None), x, None, 2)[0],
