@@ -46,10 +46,12 @@ def test_metrics_are_those_of_now(monkeypatch):
     def metrics(x):
         return {"scaled": SCALE * jnp.sum(x)}
 
-    start = np.ones(2, np.float32)
+    def square(x):
+        return jnp.sum(x**2)
+
     for scale in (1.0, 5.0):
         monkeypatch.setitem(globals(), "SCALE", scale)
-        result = gl.train(gl.metropolis(), lambda x: jnp.sum(x**2), start, steps=1, metrics=metrics)
+        result = gl.train(gl.metropolis(), square, np.ones(2, np.float32), steps=1, metrics=metrics)
         assert result.trace.scaled[0] == 2 * scale
 
 
