@@ -33,8 +33,6 @@ ELEMENTWISE = (
     *("integer_pow", "log", "log1p", "logistic", "max", "min", "mul", "neg", "nextafter", "pow", "real", "rem"),
     *("round", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh"),
 )
-
-
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that a program names: another one at each tracing
 
 

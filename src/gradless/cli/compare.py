@@ -20,9 +20,10 @@ from gradless.cli.summary import spread
 from gradless.engine.plan import Plan
 from gradless.engine.program import GOING
 from gradless.engine.session import Session
+from gradless.experiments.workshop import has_checkpoint
 from gradless.kernels import ALGORITHMS, algorithm_to_json
 from gradless.plots import COMMON, columns, draw_comparison
-from gradless.records import Checkpoint, Metrics, RunDirectory, list_checkpoints, load_newest, next_run_path
+from gradless.records import Checkpoint, Metrics, RunDirectory, load_newest, next_run_path
 from gradless.report.curves import last_known
 from gradless.runs import reopen, start_problem
 from gradless.types import Algorithm
@@ -76,7 +77,7 @@ def compare(ctx: click.Context, **flags: Any) -> None:
 
 def _begun(path: Path, about: dict[str, Any], algorithm: Algorithm, plan: Plan) -> Checkpoint | None:
     """Return where a run of the same settings stands, if there is one; another run is refused when this one begins."""
-    if not (path / "checkpoints").is_dir() or not list_checkpoints(path / "checkpoints"):
+    if not has_checkpoint(path):
         return None
     wanted = {**about, "algorithm": algorithm_to_json(algorithm), "plan": plan.to_json()}
     with RunDirectory.open(path) as run:

@@ -11,8 +11,6 @@ import jax.numpy as jnp
 # XLA's products on a CPU read bytes as they lie in memory only if they may be merged with what makes floating-point
 # numbers of them. Products of floating-point numbers are left as they are: some are slower in that way.
 FOR_BYTES = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"}
-
-
 MAX_PROGRAMS = 16  # that are kept compiled: each holds its loss, and the arrays that this has captured
 
 
