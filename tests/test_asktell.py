@@ -1,6 +1,8 @@
 """A chain asked and told: the moves of gl.train, whatever the order of the answers."""
 
+import copy
 import math
+import pickle
 import random
 import subprocess
 import sys
@@ -11,7 +13,9 @@ import numpy as np
 import pytest
 
 import gradless as gl
+from gradless.kernels import Metropolis
 from gradless.records import DamagedError, RunError
+from gradless.settings import settings
 
 STEPS = 120
 X0 = np.linspace(-1, 1, 5)
@@ -179,8 +183,22 @@ def test_evaluating_again_fails_quietly_and_happens_when_it_should():
     assert (opt.loss, opt.accepted) == (0.25, 0)
 
 
+def pickled(opt):
+    return pickle.loads(pickle.dumps(opt))  # noqa: S301, as joblib and others do with what they are given
+
+
+def through_a_file(opt, folder):
+    opt.save(folder / "chain")
+    return gl.AskTell.load(folder / "chain")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [through_a_file, lambda opt, _: pickled(opt), lambda opt, _: copy.deepcopy(opt)],
+    ids=["file", "pickle", "copy"],
+)
 @pytest.mark.parametrize("name", ["mc annealed", "amc epsilon"])
-def test_a_saved_chain_goes_on_as_if_never_stopped(name, tmp_path):
+def test_a_saved_chain_goes_on_as_if_never_stopped(name, again, tmp_path):
     whole = drive(gl.AskTell(X0, ALGORITHMS[name], seed=2, bounds=(-1.5, 2)))
     opt = gl.AskTell(X0, ALGORITHMS[name], seed=2, bounds=(-1.5, 2))
     for until in (0, 1, 50, 51, 90):
@@ -188,8 +206,7 @@ def test_a_saved_chain_goes_on_as_if_never_stopped(name, tmp_path):
         points = opt.ask(3)
         if opt.step:
             opt.tell(loss(points[2]), opt.tickets[2])  # before its turn
-        opt.save(tmp_path / "chain")
-        opt = gl.AskTell.load(tmp_path / "chain")
+        opt = again(opt, tmp_path)
         opt.tell(loss(points[0]), opt.tickets[0])  # asked for before, told after
     opt = drive(opt)
     np.testing.assert_array_equal(opt.x, whole.x)
@@ -239,6 +256,24 @@ def test_files_are_checked(tmp_path):
     opt = gl.AskTell([1.0], gl.amc(temperature=lambda n: 1.0 / (n + 1)))
     with pytest.raises(ValueError, match=r"temperature must be a number or gl\.anneal to be saved"):
         opt.save(path)
+    with pytest.raises(RunError, match="nowhere/chain cannot be written: No such file"):
+        gl.AskTell([1.0]).save(tmp_path / "nowhere" / "chain")
+
+
+@settings
+class Own(Metropolis):
+    name = "own"
+
+
+def test_a_kernel_of_one_s_own_is_pickled_and_not_saved(tmp_path):
+    opt = gl.AskTell([1.0], Own(sigma=0.5))
+    np.testing.assert_array_equal(pickled(opt).ask(), opt.ask())
+    with pytest.raises(ValueError, match=r"algorithm must be in gradless.kernels.ALGORITHMS to be saved, got 'own'"):
+        opt.save(tmp_path / "chain")
+
+
+def test_a_long_double_start_is_taken_in_float64():
+    assert gl.AskTell(np.ones(2, np.longdouble)).ask().dtype == np.float64
 
 
 def test_wrong_use_is_one_clear_line():
@@ -281,6 +316,7 @@ def test_wrong_use_is_one_clear_line():
         ({"algorithm": "amc"}, "algorithm must be made by gl.amc or gl.metropolis, got 'amc'"),
         ({"algorithm": gl.amc(sigma=np.array([0.1, 0.2]))}, "sigma must be one number"),
         ({"algorithm": gl.amc(sigma=[0.1, 0.2])}, "sigma must be one number"),
+        ({"algorithm": gl.amc(temperature=lambda n: math.exp(-n))}, "temperature must"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"x0": []}, "x0 must hold at least one number"),
         ({"x0": [math.nan]}, "x0 must hold .* only finite"),

@@ -98,6 +98,15 @@ def test_more_steps_are_remembered_and_fewer_lose_nothing(cli, sim):
     assert "30 (all steps done)" in told
     cli("optimize", "--resume", "--trust", "--run", "run", "--steps", 5, "--quiet")
     assert Path("run/best.txt").read_text() == best
+    Path("run/best.txt").write_text(first)  # as it would be after a kill: it is not written at every step
+    cli("optimize", "--resume", "--trust", "--run", "run", "--steps", 30, "--quiet")
+    assert Path("run/best.txt").read_text() == best
+
+
+def test_a_program_may_change_its_folder(cli, sim):
+    text = "import os, sys; os.chdir('/'); print(sum((float(v) - 1) ** 2 for v in open(sys.argv[1])))"
+    told = cli("optimize", "--command", sim(text), *CHAIN, "--steps", 2, "--run", "run").output
+    assert "2 (all steps done)" in told
 
 
 def test_a_command_that_fails_at_once_may_be_corrected_in_the_same_folder(cli, refusal, sim):
@@ -232,8 +241,12 @@ def test_wrong_use_is_one_clear_line(cli, refusal, sim):
     assert len(used("run")) == 3
 
 
+LISTENING = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # whatever nohup the tests run under
+
+
 def start(*words):
-    command = [sys.executable, "-c", "from gradless.cli import main; main()", *(str(word) for word in words)]
+    code = f"{LISTENING}; from gradless.cli import main; main()"
+    command = [sys.executable, "-c", code, *(str(word) for word in words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -275,7 +288,7 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(cli, sim, workers, 
     assert not Path("cut/.work").exists()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_program_and_saves_everything(cli, sim, tmp_path, number, code):
     text = """
 import os, sys, time

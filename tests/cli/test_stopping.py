@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gradless.cli import interrupts
 from gradless.records import RunDirectory, list_checkpoints
 
 PATIENCE = 120  # seconds, on a busy machine
@@ -118,6 +119,16 @@ def test_a_second_sigint_stops_at_once(tmp_path, monkeypatch):
     process.communicate()
     with RunDirectory.resume("run"):
         assert [path.name for path in list_checkpoints(Path("run/checkpoints"))] == ["0.safetensors"]
+
+
+def test_a_closed_terminal_ends_a_run_but_not_under_nohup():
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for handler, ends in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+            signal.signal(signal.SIGHUP, handler)
+            assert (signal.SIGHUP in interrupts.ending()) == ends
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_sigint_while_a_command_is_imported_is_not_lost():

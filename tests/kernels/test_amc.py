@@ -130,6 +130,11 @@ def test_with_n_s_of_one_every_rejection_shrinks_sigma():
     assert (state.sigma, state.n_cr) == (0.25, 0)
 
 
+def test_a_chain_that_goes_on_with_a_smaller_n_s_shrinks_sigma_at_the_next_rejection():
+    state, _ = AMC(n_s=3, sigma_decay=0.5).step(NOISE, STATE._replace(n_cr=jnp.int32(50)), returning(6.0), False)
+    assert (state.sigma, state.n_cr) == (0.25, 0)
+
+
 def test_with_infinite_n_s_sigma_never_shrinks():
     state, _ = AMC(n_s=math.inf).step(NOISE, STATE._replace(n_cr=jnp.int32(10**9)), returning(6.0), False)
     assert state.sigma == 0.5

@@ -94,6 +94,15 @@ def test_groups_move_together_and_shrink_each_by_its_own_rule():
     assert [group["n_cr"] for group in optimizer.param_groups] == [0, 0]
 
 
+def test_with_a_smaller_n_s_in_a_run_sigma_shrinks_at_the_next_rejection():
+    _, optimizer = of_numbers(1.0, sigma=0.5, n_s=100, sigma_decay=0.5, seed=0)
+    for _ in range(5):
+        optimizer.step(losses(1.0, 2.0))
+    optimizer.param_groups[0]["n_s"] = 3
+    optimizer.step(losses(1.0, 2.0))
+    assert optimizer.param_groups[0]["sigma"] == 0.25
+
+
 def test_x_is_the_same_to_the_last_bit_after_10_000_rejections():
     torch.manual_seed(0)
     x = nn.Parameter(torch.randn(50))

@@ -135,3 +135,33 @@ def test_a_loaded_state_is_a_copy():
     before = optimizer.state[model[0].weight]["mu"].clone()
     run(other, resumed, 20)
     assert torch.equal(optimizer.state[model[0].weight]["mu"], before)
+
+
+class Remembering(nn.Module):
+    """Makes a buffer in its first pass, before another one by name, and makes that one longer in each."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        self.register_buffer("long", torch.zeros(0))
+
+    def forward(self, x):
+        if not hasattr(self, "cache"):
+            self.register_buffer("cache", torch.arange(4.0))
+        self.long = torch.cat([self.long, torch.ones(1)])
+        return self.layer(x + self.cache)
+
+
+def test_a_model_that_makes_buffers_as_it_goes_is_gone_on_with():
+    x = torch.randn(8, 4)
+    model = Remembering()
+    settings = {"sigma": 0.1, "fixed_batch": True, "seed": 0}
+    optimizer = AMC(model, **settings)
+    optimizer.step(lambda: model(x).square().mean())
+    fresh = Remembering()
+    fresh.layer.load_state_dict(model.layer.state_dict())
+    resumed = AMC(fresh, **settings)
+    resumed.load_state_dict(optimizer.state_dict())
+    for _ in range(5):
+        one, other = (o.step(lambda m=m: m(x).square().mean()) for m, o in ((model, optimizer), (fresh, resumed)))
+        assert one == other

@@ -200,11 +200,8 @@ def test_the_closure_s_own_pass_is_not_disturbed_by_listening():
     torch.testing.assert_close(seen[0], seen[1])  # and x' was seen under the same masks as x
 
 
-def test_an_embedding_has_lambda_1_and_its_row_for_padding_is_left_alone():
-    found = lams(nn.Embedding(4, 3), torch.tensor([0, 1]))
-    assert found["weight"] == 1
-    found = lams(nn.Embedding(4, 3, padding_idx=2), torch.tensor([0, 1]))
-    assert found["weight"].flatten().tolist() == [1, 1, 0, 1]
+def test_an_embedding_has_lambda_1():
+    assert lams(nn.Embedding(4, 3, padding_idx=2), torch.tensor([0, 1]))["weight"] == 1
 
 
 def test_weights_with_vanishing_inputs_have_lambda_0():

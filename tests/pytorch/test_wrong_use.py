@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -21,11 +22,24 @@ def test_a_missing_closure_is_an_error(closure):
         optimizer.step(closure)
 
 
-@pytest.mark.parametrize(("result", "shown"), [(None, "None"), (torch.ones(2), r"shape \(2,\)")])
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        (None, "None"),
+        ("1.5", "'1.5'"),
+        (torch.ones(2), r"torch\.float32, shape \(2,\)"),
+        (np.zeros(3), r"float64, shape \(3,\)"),
+        (torch.tensor(1j), r"torch\.complex64, shape \(\)"),
+    ],
+)
 def test_a_closure_without_one_number_is_an_error(result, shown):
     optimizer = AMC([X])
-    with pytest.raises(TypeError, match=f"the closure must return the loss, one number, got {shown}"):
+    with pytest.raises(TypeError, match=f"the closure must return the loss, one real number, got {shown}"):
         optimizer.step(lambda: result)
+
+
+def test_a_loss_may_be_an_array_of_one_number():
+    assert AMC([X]).step(lambda: np.array([1.5])) == 1.5
 
 
 def test_a_schedule_that_raises_leaves_the_net_where_it_was():
@@ -76,6 +90,12 @@ def test_wrong_groups_are_refused():
         AMC([{"params": [X], "temperature": 0.1}])
     with pytest.raises(ValueError, match=r"parameters must be floating-point numbers, got torch\.complex64"):
         AMC([torch.zeros(1, dtype=torch.complex64)])
+    with pytest.raises(
+        ValueError, match=r"parameters must be dense, got torch.sparse_coo: give parameter.to_dense\(\)"
+    ):
+        AMC([torch.eye(2).to_sparse()])
+    with pytest.raises(ValueError, match=r"memory of their own, got one expanded to \(3, 2\)"):
+        AMC([torch.zeros(2).expand(3, 2)])
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])

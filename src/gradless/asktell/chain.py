@@ -128,11 +128,25 @@ class AskTell:
 
     def save(self, path: str | Path) -> None:
         """Write the chain to a file, whole or not at all; what is asked for and not yet told stays asked for."""
-        tensors = {"best": self.best.x}
+        tensors, meta = self._contents()
+        file.write(Path(path), tensors, {**meta, "algorithm": file.saveable(self.algorithm)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "AskTell":
+        """Return the chain that `save` wrote, in this or another process."""
+        tensors, meta = file.read(Path(path))
+        return cls._restored(algorithm_from_json(meta["algorithm"]), tensors, meta)
+
+    def __reduce__(self) -> Any:
+        """Let copies and pickles be made of what `save` writes: JAX would bring its arrays back in float32."""
+        return self._restored, (self.algorithm, *self._contents())
+
+    def _contents(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return all that is known of the chain but its algorithm, as arrays and as plain values."""
+        tensors = file.named(self._branch.state) | {"best": self.best.x}
         if self.bounds is not None:
             tensors |= {"low": self.bounds[0], "high": self.bounds[1]}
         meta = {
-            "algorithm": file.saveable(self.algorithm),
             "seed": int(self.seed),
             "reevaluate_every": self.reevaluate_every,
             "loss": self.loss,
@@ -143,15 +157,13 @@ class AskTell:
             "open": sorted(self._open),
             "told": [[*ticket, loss] for ticket, loss in sorted(self._told.items())],
         }
-        file.write(Path(path), self._branch.state, tensors, meta)
+        return tensors, meta
 
     @classmethod
-    def load(cls, path: str | Path) -> "AskTell":
-        """Return the chain that `save` wrote, in this or another process."""
-        tensors, meta = file.read(Path(path))
+    def _restored(cls, algorithm: Algorithm, tensors: dict[str, np.ndarray], meta: dict[str, Any]) -> "AskTell":
         # By name: a tuple of two arrays of two numbers would be taken for a pair for each number.
         bounds = SimpleNamespace(lb=tensors["low"], ub=tensors["high"]) if "low" in tensors else None
-        algorithm, best = algorithm_from_json(meta["algorithm"]), tensors["best"]
+        best = tensors["best"]
         x = tensors["state.x"].reshape(best.shape)
         self = cls(x, algorithm, meta["seed"], bounds=bounds, reevaluate_every=meta["reevaluate_every"])
         self._branch.stand_at(file.restored(self._branch.root, tensors))

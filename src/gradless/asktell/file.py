@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.session import precision_of
-from gradless.kernels import algorithm_from_json, algorithm_to_json
+from gradless.kernels import ALGORITHMS, algorithm_from_json, algorithm_to_json
 from gradless.records import DamagedError, NewerFormatError, RunError, json_text, tensor_file
 from gradless.types import Algorithm, State
 
@@ -19,6 +19,8 @@ FORMAT_VERSION = 1
 def saveable(algorithm: Algorithm) -> dict[str, Any]:
     """Return an algorithm as plain values; refuse one that could not be read back."""
     table = algorithm_to_json(algorithm)
+    if table["name"] not in ALGORITHMS:
+        raise ValueError(f"algorithm must be in gradless.kernels.ALGORITHMS to be saved, got {table['name']!r}")
     try:
         algorithm_from_json(table)
     except ValueError:
@@ -26,11 +28,18 @@ def saveable(algorithm: Algorithm) -> dict[str, Any]:
     return table
 
 
-def write(path: Path, state: State, tensors: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-    """Write the state of a chain, other tensors and plain values."""
-    named = {f"state.{name}": np.asarray(leaf) for name, leaf in state._asdict().items()}
+def named(state: State) -> dict[str, np.ndarray]:
+    """Return the state of a chain under the names that `restored` looks for."""
+    return {f"state.{name}": np.asarray(leaf) for name, leaf in state._asdict().items()}
+
+
+def write(path: Path, tensors: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+    """Write arrays and plain values."""
     text = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "meta": json_text.dumps(meta)}
-    tensor_file.write(path, named | tensors, text)
+    try:
+        tensor_file.write(path, tensors, text)
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

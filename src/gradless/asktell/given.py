@@ -6,6 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from gradless.engine.objective import check_temperature
+from gradless.settings import is_function
+
 Bounds = tuple[np.ndarray, np.ndarray]
 
 
@@ -22,13 +25,17 @@ def check_algorithm(algorithm: Any) -> None:
         leaves = jax.tree.leaves(getattr(algorithm, field.name), is_leaf=lambda leaf: isinstance(leaf, list | tuple))
         if any(np.ndim(leaf) for leaf in leaves):
             raise ValueError(f"{field.name} must be one number, got an array: there is one chain here")
+    temperature: Any = getattr(algorithm, "temperature", None)
+    if is_function(temperature):
+        check_temperature(temperature)
 
 
 def as_point(x0: Any) -> np.ndarray:
     """Return x0 as an array of its own: floating point as it is, whole numbers and Python floats in float64."""
     try:
         x = np.array(x0)
-        x = x if jax.numpy.issubdtype(x.dtype, jax.numpy.floating) else x.astype(np.float64, casting="safe")
+        is_ours = jax.numpy.issubdtype(x.dtype, jax.numpy.floating) and x.itemsize <= 8  # JAX has no long double
+        x = x if is_ours else x.astype(np.float64, casting="same_kind" if x.dtype.kind == "f" else "safe")
     except (TypeError, ValueError):
         raise ValueError(f"x0 must be an array of real numbers, got {_shown(x0)}") from None
     if x.size == 0 or not np.isfinite(x).all():
@@ -44,7 +51,7 @@ def as_loss(loss: Any) -> float:
         number = np.asarray(loss)
         if number.dtype.kind not in "SUc":  # text that looks like a number is none
             return float(number.reshape(()))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # PyTorch's, of a tensor that requires a gradient
         pass
     raise TypeError(f"a loss must be one real number or None, got {_shown(loss)}")
 

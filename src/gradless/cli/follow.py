@@ -30,8 +30,6 @@ from gradless.records import RunError
 from gradless.runs import start_problem
 from gradless.types import Algorithm
 
-EXIT_CODES = {"SIGINT": interrupts.EXIT_CODE, "SIGTERM": 143}
-
 
 def use_double_precision_where_asked() -> None:
     """Let JAX have float64 in this process, which is ours: float32 nets then still add up their losses in float64."""
@@ -89,7 +87,7 @@ def see_through(
             session.go()
         result = session.result()
     if not is_first():
-        raise SystemExit(EXIT_CODES.get(session.stopped_by or "", 0))  # the rest is for process 0 to tell
+        raise SystemExit(interrupts.EXIT_CODES.get(session.stopped_by or "", 0))  # the rest is for process 0 to tell
     if is_json:
         print_json(summary.as_json(result, run))
     else:
@@ -100,11 +98,11 @@ def see_through(
     except (OSError, RunError) as error:
         report(f"the figures could not be drawn: {error}")
         is_complete = False
-    if session.stopped_by in EXIT_CODES:
+    if session.stopped_by in interrupts.EXIT_CODES:
         resume = f"gradless resume {shlex.quote(run)}{' --trust' if ':' in flags.get('problem', '') else ''}"
         again = flags.get("again", resume)
         click.echo(f"stopped by {session.stopped_by} at step {session.t:,}; go on with: {again}", err=True)
-        raise SystemExit(EXIT_CODES[session.stopped_by])
+        raise SystemExit(interrupts.EXIT_CODES[session.stopped_by])
     if not is_complete:
         raise SystemExit(1)
     return result
@@ -122,7 +120,7 @@ class Stoppable(Protocol):
 
 
 class stopping_cleanly:
-    """While this lasts SIGINT and SIGTERM end the run after the present chunk, and a second SIGINT at once.
+    """While this lasts SIGINT, SIGTERM and SIGHUP end the run after the present chunk, and a second SIGINT at once.
 
     So does a SIGINT that came before and was lost.
     """
@@ -132,7 +130,7 @@ class stopping_cleanly:
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in interrupts.ending():
             self.before[number] = signal.signal(number, self._stop)
         if interrupts.asked.is_set():
             self.session.stop_requested = "SIGINT"
@@ -143,5 +141,5 @@ class stopping_cleanly:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.session.stop_requested == "SIGINT" and number == signal.SIGINT:
-            os._exit(EXIT_CODES["SIGINT"])  # asked twice: not even the checkpoint is waited for
+            os._exit(interrupts.EXIT_CODE)  # asked twice: not even the checkpoint is waited for
         self.session.stop_requested = signal.Signals(number).name

@@ -1,4 +1,4 @@
-"""Ctrl-C before a run has begun, or after it has ended; in between the run itself takes it."""
+"""The signals that end a run; and Ctrl-C before a run has begun, or after it has ended."""
 
 import contextlib
 import os
@@ -12,7 +12,14 @@ from typing import NoReturn
 import click
 
 EXIT_CODE = 130
+EXIT_CODES = {"SIGINT": EXIT_CODE, "SIGTERM": 143, "SIGHUP": 129}
 asked = threading.Event()  # whether it was pressed: as an exception it may come up where a library drops exceptions
+
+
+def ending() -> list[signal.Signals]:
+    """Return the signals that end a run: that of a closed terminal too, but not under nohup, which ignores it."""
+    known = [getattr(signal, name) for name in EXIT_CODES if hasattr(signal, name)]
+    return [one for one in known if one.name != "SIGHUP" or signal.getsignal(one) is not signal.SIG_IGN]
 
 
 @contextlib.contextmanager

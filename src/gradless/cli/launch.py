@@ -10,6 +10,8 @@ from types import FrameType
 
 import click
 
+from gradless.cli import interrupts
+
 PATIENCE = 60.0  # seconds that the others have to end by themselves after one has failed
 POLL_SECONDS = 0.1
 
@@ -58,7 +60,7 @@ def wait(children: list[subprocess.Popen]) -> int:
             if child.poll() is None:
                 child.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, pass_on) for number in interrupts.ending()}
     failed_at: float | None = None
     first = 0
     try:

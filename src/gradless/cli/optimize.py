@@ -15,7 +15,8 @@ from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.evaluating import follower, show
 from gradless.cli.flags import OUTPUT_OPTIONS, Duration, Temperature, giving_back
-from gradless.cli.follow import EXIT_CODES, stopping_cleanly
+from gradless.cli.follow import stopping_cleanly
+from gradless.cli.interrupts import EXIT_CODES
 from gradless.cli.progress import report_to
 from gradless.command.files import SUFFIXES, read_params
 from gradless.command.optimization import Limits, Optimization

@@ -16,7 +16,8 @@ from rich.text import Text
 from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.flags import Duration
-from gradless.cli.follow import EXIT_CODES, stopping_cleanly, use_double_precision_where_asked
+from gradless.cli.follow import stopping_cleanly, use_double_precision_where_asked
+from gradless.cli.interrupts import EXIT_CODES
 from gradless.cli.progress import LiveLine, PlainLines
 from gradless.data.store import DataUnavailable
 from gradless.engine.session import Listener

@@ -6,7 +6,8 @@ import threading
 import click
 
 from gradless.cli.errors import one_line
-from gradless.cli.follow import EXIT_CODES, stopping_cleanly, use_double_precision_where_asked
+from gradless.cli.follow import stopping_cleanly, use_double_precision_where_asked
+from gradless.cli.interrupts import EXIT_CODES
 
 
 class Waiting:

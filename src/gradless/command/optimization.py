@@ -62,8 +62,10 @@ class Optimization:
         self._seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
         self._began = self._best_written = time.monotonic()
         self._jobs = self._told = 0
-        self._work = self.directory.path / ".work"  # hidden: a folder "work" may be the user's
+        # Absolute, as a program may change its folder; hidden, as a folder "work" may be the user's.
+        self._work = self.directory.path.absolute() / ".work"
         self.best_path = self.directory.path / f"best{SUFFIXES[self.program.params_format]}"
+        self._best_before = self.best_path.read_bytes() if self.best_path.exists() else None
 
     @property
     def stop_requested(self) -> str | None:
@@ -100,8 +102,8 @@ class Optimization:
                 if (done := self._done.get()) is not None:
                     del self._running[done[0]]
             shutil.rmtree(self._work, ignore_errors=True)
-            if self.journal.evaluations > self.evaluated_before or not self.best_path.exists():
-                self._write_best()  # else it was written by a sitting that perhaps got further than this one
+            if self.journal.evaluations > self.evaluated_before or self._best_before is None:
+                self._write_best()  # else an earlier sitting got further than this one
             self.metrics.sync()
 
     def _advance(self) -> None:
@@ -118,7 +120,11 @@ class Optimization:
         if losses is None:
             return False
         step, after, has_begun = self.chain.step, self.chain.after, not math.isnan(self.chain.loss)
+        best = self.chain.best
         self.chain.tell(float(np.mean(losses)))
+        has_before = self._best_before is not None
+        if has_before and self.chain.best is not best and self._best_bytes() == self._best_before:
+            self._best_before = None  # this sitting has come by it, and goes on from there
         if self.chain.step > step or not has_begun:
             self._record()
         if self.chain.after != after:
@@ -208,8 +214,11 @@ class Optimization:
     def _write_best(self) -> None:
         if math.isnan(self.chain.loss):
             return  # of the starting point, which is not known yet
-        write_atomic(self.best_path, params_bytes(self.chain.best.x, self.program.params_format))
+        write_atomic(self.best_path, self._best_bytes())
         self._best_written = time.monotonic()
+
+    def _best_bytes(self) -> bytes:
+        return params_bytes(self.chain.best.x, self.program.params_format)
 
 
 def seed_of(seed: int, entry: Entry) -> int:

@@ -108,7 +108,7 @@ class AMC:
 
         # Step 4. Reject move: x is retained; after n_s rejections in a row sigma shrinks and mu starts again from 0.
         n_cr = state.n_cr + 1
-        is_stuck = n_cr == self.n_s
+        is_stuck = n_cr >= self.n_s  # not ==: a run may go on with a smaller n_s
         stayed = state._replace(
             mu=jnp.where(is_stuck, 0, state.mu),
             sigma=jnp.where(is_stuck, self.sigma_decay * state.sigma, state.sigma),

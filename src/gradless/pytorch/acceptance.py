@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,12 +28,15 @@ def measure(closure: Callable[[], Any]) -> Tensor | float:
         if "does not require grad" in str(error):
             raise RuntimeError("the closure must only return the loss: backward() in it has nothing to do") from error
         raise
-    if isinstance(loss, Tensor) and loss.numel() == 1:
+    if isinstance(loss, Tensor) and loss.numel() == 1 and not loss.is_complex():
         return loss.detach().clone().reshape(())
-    if isinstance(loss, Tensor) or not hasattr(loss, "__float__"):
-        got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
-        raise TypeError(f"the closure must return the loss, one number, got {got}")
-    return float(loss)
+    try:
+        if not isinstance(loss, Tensor | str):
+            return float(np.reshape(loss, ()))
+    except (TypeError, ValueError):
+        pass
+    got = f"{loss.dtype}, shape {tuple(loss.shape)}" if hasattr(loss, "shape") else repr(loss)
+    raise TypeError(f"the closure must return the loss, one real number, got {got}")
 
 
 def is_check_due(n: int) -> bool:

@@ -26,12 +26,24 @@ class Kept:
         for tensor, copy in zip(tensors, self.copies, strict=True):
             tensor.copy_(copy)
 
-    def put_back_changed(self, tensors: list[Tensor]) -> None:
-        """Copy back what was kept, and write to nothing that has not changed."""
-        for tensor, copy in zip(tensors, self.copies, strict=True):
-            if not tensor.equal(copy):
-                tensor.copy_(copy)
-
     def _fits(self, tensors: list[Tensor]) -> bool:
         layout = [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
         return layout == [(copy.shape, copy.dtype, copy.device) for copy in self.copies]
+
+
+class KeptBuffers:
+    """A copy of buffers by name: a pass may make one, or make one longer, and then that one stays as it is."""
+
+    def __init__(self) -> None:
+        self.copies: dict[str, Tensor] = {}
+
+    def keep(self, buffers: dict[str, Tensor]) -> None:
+        """Copy the buffers."""
+        self.copies = {name: buffer.detach().clone() for name, buffer in buffers.items()}
+
+    def put_back(self, buffers: dict[str, Tensor]) -> None:
+        """Copy back what was kept, and write to nothing that has not changed."""
+        for name, buffer in buffers.items():
+            copy = self.copies.get(name)
+            if copy is not None and copy.shape == buffer.shape and not buffer.equal(copy):
+                buffer.copy_(copy)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from gradless.pytorch.acceptance import accept, agree, is_check_due, measure
-from gradless.pytorch.kept import Kept
+from gradless.pytorch.kept import Kept, KeptBuffers
 from gradless.pytorch.noise import GlobalRandomness, Noise
-from gradless.pytorch.settings import check_switch, check_temperature, checked_group, checked_seed
+from gradless.pytorch.padding import padding_rows
+from gradless.pytorch.settings import check_parameter, check_switch, check_temperature, checked_group, checked_seed
 from gradless.pytorch.signal_norm import Signals
 from gradless.settings import is_off
 
@@ -75,7 +76,8 @@ class AMC(torch.optim.Optimizer):
         self.loss: Tensor | float | None = None  # U(x)
         self._models: list[nn.Module] = []
         self._signals = Signals()
-        self._kept, self._kept_buffers = Kept(), Kept()
+        self._kept, self._kept_buffers = Kept(), KeptBuffers()
+        self._padding: dict[Tensor, int] = {}  # rows that do not move
         params = [{"params": model_or_params}] if isinstance(model_or_params, nn.Module) else model_or_params
         super().__init__(params, checked_group(defaults))
 
@@ -85,6 +87,7 @@ class AMC(torch.optim.Optimizer):
         if isinstance(group["params"], nn.Module):
             model = group["params"]
             self._models.append(model)
+            self._padding |= padding_rows(model)
             group["params"] = list(model.parameters())
             if group.get("signal_norm", self.defaults["signal_norm"]):
                 self._signals.attach(model)
@@ -94,8 +97,7 @@ class AMC(torch.optim.Optimizer):
         group = self.param_groups[-1]
         group |= {"sigma_0": group["sigma"], "n_cr": 0}
         for parameter in group["params"]:
-            if not parameter.is_floating_point():
-                raise ValueError(f"parameters must be floating-point numbers, got {parameter.dtype}")
+            check_parameter(parameter)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Tensor | float:  # type: ignore[override]
@@ -129,7 +131,7 @@ class AMC(torch.optim.Optimizer):
             self._return()
             for group in self.param_groups:
                 group["n_cr"] += 1
-                if group["n_cr"] == group["n_s"]:
+                if group["n_cr"] >= group["n_s"]:
                     group["n_cr"] = 0
                     group["sigma"] *= group["sigma_decay"]
                     self._clear_mu(group)
@@ -160,9 +162,9 @@ class AMC(torch.optim.Optimizer):
         """Go on, to the last bit, where the state was taken. Load the model's parameters too."""
         if "amc" not in state_dict:
             raise ValueError(f"state_dict must be one of gradless.pytorch.AMC, got the keys {', '.join(state_dict)}")
-        heard = set(self._signals.parameters.values())
+        heard = self._signals.names.keys()
         for saved, group in zip(state_dict["param_groups"], self.param_groups, strict=False):
-            if saved["signal_norm"] and not heard.issuperset(group["params"]):
+            if saved["signal_norm"] and not heard >= set(group["params"]):
                 raise ValueError("signal_norm must be True here too: the state has it, and it needs the model's layers")
         super().load_state_dict(state_dict)
         # PyTorch has cast mu and lambda to the precision of the parameters, which may be bfloat16.
@@ -192,8 +194,9 @@ class AMC(torch.optim.Optimizer):
     def _devices(self) -> list[torch.device]:
         return list(dict.fromkeys(parameter.device for parameter in self._all()))
 
-    def _buffers(self) -> list[Tensor]:
-        return [buffer for model in self._models for buffer in model.buffers()]
+    def _buffers(self) -> dict[str, Tensor]:
+        named = ((place, model.named_buffers()) for place, model in enumerate(self._models))
+        return {f"{place}.{name}": buffer for place, buffers in named for name, buffer in buffers}
 
     def _note_randomness(self) -> GlobalRandomness:
         """Note where PyTorch's generators stand: U(x) and U(x') are compared under the same dropout."""
@@ -215,7 +218,7 @@ class AMC(torch.optim.Optimizer):
             if agree(self.loss, evaluation.loss, x):  # then this look leaves no trace, but for what may move only now
                 new = {one: lam for one, lam in evaluation.lam.items() if "lam" not in self.state[one]}
                 evaluation = Evaluation(self.loss, new)
-                self._kept_buffers.put_back_changed(self._buffers())
+                self._kept_buffers.put_back(self._buffers())
             elif is_same:
                 change = f"U(x) went from {float(self.loss):g} to {float(evaluation.loss):g} with x at rest"
                 raise ValueError(f"fixed_batch=True needs the same data and no dropout in every call, but {change}")
@@ -249,7 +252,10 @@ class AMC(torch.optim.Optimizer):
     def _draw_eps(self, group: Group, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
         eps = self.noise.normal(parameter).mul_(state.get("lam", 1.0) * group["sigma"])
-        return eps.add_(state["mu"]) if "mu" in state else eps
+        eps = eps.add_(state["mu"]) if "mu" in state else eps
+        if parameter in self._padding:
+            eps[self._padding[parameter]] = 0
+        return eps
 
     def _move_mu(self, noise_before: Any) -> None:
         """Move mu towards eps where epsilon is not 0. Paper: Sec. III A, step 3, Eq. (10).
@@ -277,7 +283,7 @@ class AMC(torch.optim.Optimizer):
     def _return(self) -> None:
         """Go back to x, and to the buffers, such as running statistics, that the pass at x' may have changed."""
         self._kept.put_back(self._x())
-        self._kept_buffers.put_back_changed(self._buffers())
+        self._kept_buffers.put_back(self._buffers())
 
     @contextmanager
     def _returning_on_error(self) -> Iterator[None]:

@@ -66,7 +66,7 @@ def _inputs(module: nn.RNNBase, input: Any, hx: Any) -> tuple[Sequences, tuple[T
         layers = module.num_layers * (2 if module.bidirectional else 1)
         widths = [module.proj_size or module.hidden_size, module.hidden_size][: 2 if module.mode == "LSTM" else 1]
         return x, tuple(x.rows.new_zeros(layers, num, width) for width in widths)
-    states = hx if isinstance(hx, tuple) else (hx,)
+    states = tuple(hx) if isinstance(hx, tuple | list) else (hx,)
     if isinstance(input, PackedSequence) and input.sorted_indices is not None:
         states = tuple(h.index_select(1, input.sorted_indices) for h in states)
     return x, tuple(h[:, None] if h.dim() == 2 else h for h in states)

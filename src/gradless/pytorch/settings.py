@@ -3,6 +3,9 @@
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from gradless.settings import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, WITHIN_ONE, check
 
@@ -24,6 +27,18 @@ def checked_group(group: dict[str, Any]) -> dict[str, Any]:
                 raise ValueError(f"{name} must be one number, got shape {np.shape(value)}")
             given[name] = float(value)
     return given
+
+
+def check_parameter(parameter: Tensor) -> None:
+    """Refuse a parameter that cannot be displaced in place, number by number."""
+    if not parameter.is_floating_point():
+        raise ValueError(f"parameters must be floating-point numbers, got {parameter.dtype}")
+    if parameter.layout != torch.strided:
+        raise ValueError(f"parameters must be dense, got {parameter.layout}: give parameter.to_dense()")
+    if is_lazy(parameter):  # a layer that learns its shape in the first pass
+        return
+    if any(step == 0 and size > 1 for step, size in zip(parameter.stride(), parameter.shape, strict=True)):
+        raise ValueError(f"parameters must have memory of their own, got one expanded to {tuple(parameter.shape)}")
 
 
 def check_temperature(temperature: Any) -> None:

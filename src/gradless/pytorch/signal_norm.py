@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gradless.pytorch.noise import GlobalRandomness, working_dtype
 from gradless.pytorch.recurrent import RECURRENT, recurrent
-from gradless.pytorch.sums import LAYERS
+from gradless.pytorch.sums import LAYERS, mean_over_vmap
 
 # lambda is 1 for what scales or shifts single signals, and for a table of which single rows are read.
 ONES: tuple[Any, ...] = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.PReLU, nn.Embedding)
@@ -21,33 +21,27 @@ ONES += (nn.RMSNorm,) if hasattr(nn, "RMSNorm") else ()  # since PyTorch 2.4
 
 
 class Signals:
-    """Listens at the layers of a model, and turns what it hears in one pass into lambda."""
+    """Listens at the layers of models, and turns what it hears in one pass into lambda."""
 
     def __init__(self) -> None:
         self.is_listening = False
-        self.num_models = 0
-        self.heard: dict[str, list[Tensor]] = {}  # by name of the weight: its sum in each call of its layer
-        self.parameters: dict[str, Tensor] = {}
-        self.ones: set[str] = set()  # names of parameters that have no fan-in
-        self.padding: dict[str, int] = {}  # names of embeddings with a row for padding
+        self.names: dict[Tensor, str] = {}  # of the parameters of all models, for people
+        self.heard: dict[Tensor, list[Tensor]] = {}  # by weight: its sum in each call of a layer that it is in
+        self.ones: set[Tensor] = set()  # parameters that have no fan-in
         self.has_warned = False
 
     def attach(self, model: nn.Module) -> None:
         """Put a hook on every layer of a model whose inputs tell a lambda."""
-        prefix = str(self.num_models) if self.num_models else ""
-        self.num_models += 1
-        for path, module in model.named_modules(prefix=prefix):
-            own = {name: f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
-            self.parameters |= {own[name]: parameter for name, parameter in module.named_parameters(recurse=False)}
+        self.names |= {parameter: name for name, parameter in model.named_parameters()}
+        for module in model.modules():
+            own: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
             if isinstance(module, ONES):
                 self.ones |= set(own.values())
-            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-                self.padding[own["weight"]] = module.padding_idx
             listen = next((function for kind, function in LAYERS.items() if works_as(module, kind)), None)
             is_recurrent = any(works_as(module, kind) for kind in RECURRENT)
             if listen or is_recurrent:
-                self.ones |= {whole for name, whole in own.items() if "bias" in name}
-                self.heard |= {whole: [] for whole in own.values()}
+                self.ones |= {parameter for name, parameter in own.items() if "bias" in name}
+                self.heard |= {parameter: [] for parameter in own.values()}
             if listen:
                 module.register_forward_pre_hook(Ear(self, own, listen), with_kwargs=True)
             elif is_recurrent:
@@ -55,11 +49,11 @@ class Signals:
                 module.register_forward_pre_hook(start, with_kwargs=True)
                 module.register_forward_hook(RecurrentEar(self, own, start), with_kwargs=True)
 
-    def hear(self, own: dict[str, str], sums: dict[str, Tensor]) -> None:
+    def hear(self, own: dict[str, Tensor], sums: dict[str, Tensor]) -> None:
         """Note the sums of one call of a layer; a weight that is computed from others, as by weight norm, has none."""
         for name, total in sums.items():
             if name in own:
-                self.heard[own[name]].append(total)
+                self.heard[own[name]].append(mean_over_vmap(total))
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -74,28 +68,18 @@ class Signals:
 
     def lam(self, sought: Iterable[Tensor]) -> dict[Tensor, Tensor]:
         """Return lambda for each parameter sought. A weight used several times has the mean of its uses."""
-        names: dict[Tensor, list[str]] = {}
-        for name, parameter in self.parameters.items():
-            names.setdefault(parameter, []).append(name)
         lams, unplaced = {}, []
         for parameter in sought:
-            uses = [use for name in names.get(parameter, []) for use in self.heard.get(name, [])]
+            wide = working_dtype(parameter)
+            uses = self.heard.get(parameter, [])
             if uses:
-                lams[parameter] = inverse_root(sum(uses[1:], start=uses[0]) / len(uses)).to(working_dtype(parameter))
+                lams[parameter] = inverse_root(sum(uses[1:], start=uses[0]) / len(uses)).to(wide)
             else:
-                lams[parameter] = self._without_fan_in(parameter, names.get(parameter, []))
-                if not self.ones.intersection(names.get(parameter, [])):
-                    unplaced += names.get(parameter, ["a parameter outside the model"])[:1]
+                lams[parameter] = parameter.new_ones((), dtype=wide)
+                if parameter not in self.ones:
+                    unplaced.append(self.names.get(parameter, "a parameter outside the model"))
         self._warn(unplaced)
         return lams
-
-    def _without_fan_in(self, parameter: Tensor, names: list[str]) -> Tensor:
-        lam = parameter.new_ones((), dtype=working_dtype(parameter))
-        for name in names:
-            if name in self.padding:  # PyTorch's promise for this row is that it is not trained
-                lam = parameter.new_ones((len(parameter), 1), dtype=lam.dtype)
-                lam[self.padding[name]] = 0
-        return lam
 
     def _warn(self, unplaced: list[str]) -> None:
         if unplaced and not self.has_warned:
@@ -118,7 +102,7 @@ def inverse_root(mean: Tensor) -> Tensor:
 class Ear:
     """A hook on one layer. Copied or pickled with its model it leaves a hook that does nothing."""
 
-    def __init__(self, signals: Signals, own: dict[str, str], listen: Any = None) -> None:
+    def __init__(self, signals: Signals, own: dict[str, Tensor], listen: Any = None) -> None:
         self.signals, self.own, self.listen = signals, own, listen
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
