@@ -32,6 +32,7 @@ ELEMENTWISE = (
     *("complex", "conj", "cos", "cosh", "div", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "imag"),
     *("integer_pow", "log", "log1p", "logistic", "max", "min", "mul", "neg", "nextafter", "pow", "real", "rem"),
     *("round", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "is_finite"),
 )
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that a program names: another one at each tracing
 

@@ -123,6 +123,14 @@ def test_what_data_cannot_share_is_refused():
 
     with pytest.raises(ValueError, match="needs a loss that is a mean or a sum over samples"):
         train(NORM, root, mesh=gl.mesh(data=2))
+
+    def masked(params, batch):
+        *batch, mask = batch
+        return jnp.sum(mask * jax.vmap(lambda *one: loss(params, one))(*batch)) / jnp.sum(mask)
+
+    padded = (*DATA, np.arange(len(DATA[0])) < len(DATA[0]) - 1)
+    with pytest.raises(ValueError, match="needs a loss that is a mean or a sum over samples"):
+        gl.train(NORM, masked, START, data=padded, steps=1, mesh=gl.mesh(data=2))
     with pytest.raises(ValueError, match="needs the full batch or a growing one, got minibatches"):
         train(NORM, batches=gl.minibatch(6), mesh=gl.mesh(data=2))
     with pytest.raises(ValueError, match="data=2 of the mesh must divide the 9 samples"):

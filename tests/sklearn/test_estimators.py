@@ -92,13 +92,66 @@ def test_partial_fit_goes_on_with_other_data_and_knows_its_loss_there(classifier
     assert net.loss_ < before
 
 
+def test_the_steps_of_chains_that_begin_anew_add_up(regressor, measured):
+    net = regressor(partial_fit_iter=60).partial_fit(*measured)
+    net.set_params(chains=2).partial_fit(*measured)
+    assert (np.diff(net.step_curve_) >= 0).all()
+    assert net.step_curve_[-1] == net.n_iter_ == 120
+
+
+def test_partial_fit_of_frozen_chains_says_so(regressor, measured):
+    net = regressor(n_s=1, partial_fit_iter=2000)
+    with pytest.warns(
+        ConvergenceWarning, match=r"of partial_fit_iter=2000 steps are made, .* fit with warm_start=True"
+    ):
+        net.partial_fit(*measured)
+    with pytest.warns(ConvergenceWarning, match="of partial_fit_iter=2000 steps"):
+        net.partial_fit(*measured)
+    net.set_params(warm_start=True, n_s=50).fit(*measured)  # is what it says to do
+    assert net.sigma_curve_[0] == 0.03
+    assert net.loss_ < net.loss_curve_[0]
+
+
+@pytest.mark.parametrize("num_first", [1, 60])
+def test_units_are_taken_anew_when_the_first_targets_were_constant(regressor, measured, num_first):
+    x, y = measured
+    net = regressor(partial_fit_iter=100).partial_fit(x[:num_first], np.full(num_first, 0.1))
+    before = net.predict(x)
+    net.set_params(partial_fit_iter=600).partial_fit(x, 1000 * y)
+    first = net.loss_curve_[net.step_curve_ == 100][-1]  # of the new chain: the same net in other units
+    np.testing.assert_allclose(first, mean_squared_error(1000 * y, before), rtol=1e-10)
+    assert net.target_scale_ == pytest.approx(1000 * y.std(), rel=1e-12)
+    assert net.score(x, 1000 * y) > 0.7  # in units of 1 it would be below -10: 600 moves of 0.03 are far from 100,000
+    scale = net.target_scale_
+    assert (net.partial_fit(x, 5 * y).target_scale_ == scale).all()  # once known, units stay
+
+
+def test_a_fit_that_fails_changes_nothing(classifier, regressor, classified, measured):
+    x, y = classified
+    net = classifier(max_iter=20).fit(x, y)
+    before, attributes = net.predict(x), dict(vars(net))
+    labels = np.stack([x[:, 0] > 0, x[:, 1] > 0], axis=1).astype(int)
+    with pytest.raises(ValueError, match=r"(?i)sample.weight.*zero"):
+        net.fit(x[:, :2], labels, sample_weight=np.zeros(60))
+    assert vars(net) == attributes
+    assert (net.predict(x) == before).all()
+    x, y = measured
+    net = regressor(max_iter=20).fit(x, y)
+    with pytest.raises(ValueError, match="the net must stay"):
+        net.partial_fit(x, x[:, :2])
+    assert net.predict(x).shape == (60,)
+
+
 def test_warm_start_begins_where_the_last_fit_ended(regressor, measured):
     x, y = measured
     net = regressor(warm_start=True).fit(x, y)
     end = net.loss_
     net.fit(x, y)
-    np.testing.assert_allclose(net.loss_curve_[0], end, rtol=1e-10)  # the weights went into the targets' units and back
+    assert net.loss_curve_[0] == end
     assert net.loss_ < end
+    other = 7 * y + 1000  # has other units, in which the net must say the same
+    begins_at = mean_squared_error(other, net.predict(x))
+    np.testing.assert_allclose(net.fit(x, other).loss_curve_[0], begins_at, rtol=1e-10)
     cold = regressor().fit(x, y)
     assert cold.fit(x, y).loss_ == end
 
@@ -131,6 +184,27 @@ def test_a_metric_of_a_regressor_sees_the_targets_own_units(regressor, measured)
     np.testing.assert_allclose(net.loss_, np.max(np.abs(y - net.predict(x))), rtol=1e-10)
 
 
+def catches(y, p):
+    try:
+        return log_loss(y, p)
+    except Exception:
+        return 1.0
+
+
+def writes(y, p, sample_weight):
+    value = log_loss(y, p, sample_weight=sample_weight)
+    y[:], p[:], sample_weight[:] = 0, 0.5, 1
+    return value
+
+
+@pytest.mark.parametrize(("metric", "weight"), [(catches, None), (writes, np.arange(60.0))])
+def test_a_metric_may_catch_errors_and_write_into_its_arrays(classifier, classified, metric, weight):
+    x, y = classified
+    net = classifier(loss=metric, max_iter=100).fit(x, y, sample_weight=weight)
+    assert net.loss_ < net.loss_curve_[0]
+    np.testing.assert_allclose(net.loss_, log_loss(y, net.predict_proba(x), sample_weight=weight), rtol=1e-10)
+
+
 def test_what_a_metric_raises_on_the_way_comes_out_as_it_is(classifier, classified):
     calls = []
 
@@ -159,6 +233,24 @@ def test_early_stopping_returns_the_net_of_the_best_score(classifier, classified
     assert net.n_iter_ == 20 * len(net.validation_scores_)  # a look every tenth of n_iter_no_change
     # 18 of 60 samples are set aside: a score is a number of eighteenths.
     assert np.allclose(net.validation_scores_ * 18, np.round(net.validation_scores_ * 18))
+
+
+def test_early_stopping_with_repeated_rows(classifier, same_net):
+    x = np.repeat([[0.0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 1, 0], [2, 2, 0]], 26, axis=0)
+    y = np.repeat([0, 1, 1, 0, 2], 26)  # of class 2 there is one different row
+    net = classifier(early_stopping=True, max_iter=1000, sigma=0.1).fit(x, y)
+    assert net.score(x, y) == 1
+    assert net.best_validation_score_ == 1
+    small = {"early_stopping": True, "max_iter": 20}
+    weighted = classifier(**small).fit(x, y, sample_weight=np.arange(130) % 2)
+    assert same_net(weighted, classifier(**small).fit(x[1::2], y[1::2]))  # a sample of weight 0 is none
+
+
+def test_one_sample_does_not_tell_the_score_of_a_regressor(regressor, measured):
+    x, y = measured
+    with pytest.raises(ValueError, match=r"validation_fraction must set aside 2 samples at least, got 0.1 of 8"):
+        regressor(early_stopping=True).fit(x[:8], y[:8])
+    assert np.isfinite(regressor(early_stopping=True, max_iter=20).fit(x[:11], y[:11]).validation_scores_).all()
 
 
 def test_a_fit_that_is_cut_off_says_so(classifier, classified):
@@ -191,11 +283,31 @@ def test_float32_stays_float32(classifier, classified):
     assert net.predict_proba(x.astype(np.float32)).dtype == np.float32
 
 
+def test_only_ratios_of_weights_matter(classifier, classified, same_net):
+    x, y = classified[0].astype(np.float32), classified[1]
+    weight = np.arange(1.0, 61)
+    plain = classifier(max_iter=50).fit(x, y, sample_weight=weight)
+    for power in (-1000, -200, 200, 1000):  # 2^128 is beyond float32, and 60 times 2^1020 beyond float64
+        assert same_net(plain, classifier(max_iter=50).fit(x, y, sample_weight=np.ldexp(weight, power)))
+
+
+def test_float32_keeps_the_digits_of_large_targets(regressor, measured):
+    x, y = measured[0].astype(np.float32), measured[0][:, 0] + 1e8
+    net = regressor().fit(x, y)
+    assert {one.dtype for one in [*net.coefs_, *net.intercepts_]} == {np.dtype(np.float32)}
+    np.testing.assert_allclose(mean_squared_error(y, net.predict(x)), net.loss_, rtol=1e-4)  # of a loss in float32
+    assert net.score(x, y) > 0.9
+    again = regressor(early_stopping=True).fit(x, y)
+    assert again.best_validation_score_ > 0.5
+
+
 WRONG = [
     ({"hidden_layer_sizes": (4, 0)}, "hidden_layer_sizes must be positive whole numbers, one per hidden layer, got (4"),
     ({"activation": "gelu"}, "activation must be one of tanh, relu, sigmoid, sine, step, identity, got 'gelu'"),
     ({"loss": "hinge"}, "loss must be a function or one of auto, cross_entropy, squared_error, zero_one, got 'hinge'"),
     ({"loss": lambda y, p: p}, "loss must return one number, got an array of shape (60, 3)"),
+    ({"loss": lambda y, p: None}, "loss must return one number, got None"),
+    ({"loss": lambda y, p: "small"}, "loss must return one number, got 'small'"),
     ({"loss": lambda y, p: float("nan")}, "the loss at the starting point is nan"),
     ({"sigma": -1.0}, "sigma must be positive, got -1.0"),
     ({"sigma": "big"}, "sigma must be positive or \"auto\", got 'big'"),

@@ -1,5 +1,7 @@
 """Named losses against scikit-learn's own metrics; weights against repetitions; metrics that only Python can call."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,7 @@ from gradless.sklearn.losses import (
     POWERS,
     REGRESSION,
     HostMetric,
+    as_number,
     is_traceable,
     metric_loss,
     named_loss,
@@ -122,11 +125,39 @@ def test_what_a_metric_raises_is_kept():
     assert isinstance(host.trouble, KeyError)
 
 
+def test_a_metric_that_catches_what_jax_raises_is_not_compiled_to_what_it_returns_then():
+    def metric(y, p):
+        try:
+            return 1 - metrics.roc_auc_score(y, p[:, 1])
+        except Exception:
+            return 1.0
+
+    assert not is_traceable(metric, CLASSES[:, 0], np.full((12, 2), 0.5))
+
+
+@pytest.mark.parametrize("value", [0.5, 1, True, np.float32(0.5), jnp.asarray(0.5), Fraction(1, 2)])
+def test_one_number_is_a_value(value):
+    assert as_number(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(None, "None"), ("0.5", "'0.5'"), ([0.5, 1], r"an array of shape \(2,\)"), (1j, "1j")]
+)
+def test_anything_else_is_not(value, words):
+    with pytest.raises(ValueError, match=f"^loss must return one number, got {words}$"):
+        as_number(value)
+    host = HostMetric(lambda y, p: value)
+    metric_loss(NET, MULTICLASS, ByIdentity(host), True)(PARAMS, as_data(Samples(X, CLASSES), None))
+    assert str(host.trouble).startswith("loss must return one number")
+
+
 def test_what_can_be_compiled_is_found_out():
     y, p = CLASSES[:, 0], np.full((12, 2), 0.5)
     assert is_traceable(lambda y, p: jnp.mean(p[:, 0] - y), y, p)
     assert not is_traceable(lambda y, p: metrics.f1_score(y, p.argmax(1)), y, p)
     assert not is_traceable(lambda y, p: 1.0 if p[0, 0] > 0 else 0.0, y, p)
+    assert is_traceable(lambda y, p: jax.jit(jnp.mean)(p.argmax(axis=1) != y), y, p)
+    assert not is_traceable(lambda y, p: jnp.mean(y), y, p)
     assert takes_weights(metrics.log_loss)
     assert not takes_weights(lambda y, p: 0.0)
     assert not takes_weights(max)

@@ -58,5 +58,6 @@ def test_progress_below_tol_does_not_count():
 
 def test_a_loss_that_cannot_be_lower_ends_it():
     session = begun(flat, steps=1000, chains=2, target_loss=1.0)
-    assert run_session(session, 1000, Progress(tol=0.01, patience=np.inf)).is_converged
+    outcome = run_session(session, 1000, Progress(tol=0.01, patience=np.inf))
+    assert (outcome.is_converged, outcome.is_frozen) == (True, False)
     assert session.t < 1000

@@ -39,5 +39,15 @@ def test_units_are_those_of_the_repeated_targets():
     repeated = y[[0, 1, 1, 1]]
     np.testing.assert_allclose(units.centre, repeated.mean(axis=0), rtol=1e-15)
     np.testing.assert_allclose(units.spread, [repeated[:, 0].std(), 1.0], rtol=1e-15)  # a constant target has unit 1
+    assert units.is_constant.tolist() == [False, True]
     data = as_data(Samples(np.zeros((2, 1)), y), units)
     np.testing.assert_allclose(data["z"] * data["spread"] + data["centre"], y, rtol=1e-15)
+
+
+def test_units_without_a_spread_are_outdated_by_targets_that_have_one():
+    x, same = np.zeros((3, 1)), np.full(3, 0.1)  # whose mean is not 0.1 but the next number
+    assert same.mean() != 0.1
+    units = units_of(Samples(x, np.stack([same, [1, 2, 3]], axis=1)))
+    assert units.spread[0] == 1
+    assert not units.are_outdated_by(Samples(x, np.stack([2 * same, [100, 200, 300]], axis=1)))
+    assert units.are_outdated_by(Samples(x, np.stack([[1, 2, 3], same], axis=1)))

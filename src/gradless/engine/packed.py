@@ -1,7 +1,7 @@
 """Images as the bytes they came from: a quarter of the memory, and of what a step has to read.
 
 Data of float32 that are whole numbers from 0 to 255, or these divided by 255, lose nothing as bytes. They are made
-float32 again where a loss asks for them, the same numbers up to rounding; `gradless.faster` then multiplies the bytes
+float32 again where a loss asks for them, the same numbers to the last bit; `gradless.faster` then multiplies the bytes
 themselves with the weights.
 """
 
@@ -17,6 +17,10 @@ from gradless.engine.compiling import can_read_bytes
 from gradless.faster import multiplies_bytes
 
 DIVISORS = (255, 1)
+# 1/255 in two parts. A byte times the first, which has 16 binary digits, is exact, so that the sum with the other
+# product is rounded once, as a division is; the compiler makes of a division a product that is off by a digit.
+INVERSE = np.float32(1 / 255).view(np.int32) & ~0xFF
+INVERSE_PARTS = (INVERSE.view(np.float32), np.float32(1 / 255 - float(INVERSE.view(np.float32))))
 MIN_SIZE = 2**16  # numbers; fewer stay in the cache as they are
 AT_A_TIME = 2**18  # numbers looked at, so that data which are no bytes are left after a few
 
@@ -32,7 +36,7 @@ class Bytes:
     def widened(self) -> jax.Array:
         """Return the array of float32."""
         wide = self.array.astype(jnp.float32)
-        return wide if self.divisor == 1 else wide / self.divisor
+        return wide if self.divisor == 1 else wide * INVERSE_PARTS[0] + wide * INVERSE_PARTS[1]
 
 
 def read_as_bytes(value: Callable[..., jax.Array], x: Any, data: Any) -> tuple[Any, bool]:

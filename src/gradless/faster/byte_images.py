@@ -29,10 +29,19 @@ def bytes_of(eqn: JaxprEqn, inputs: list[Laid]) -> Scaled | None:
         one, *others = reversed(inputs)
     if one.made_of is None:
         return None
+    if name == "add":
+        return _sum_of(one.made_of, others[0].made_of)
     if name == "reshape":
         return one.made_of._replace(array=bind(eqn, [one.made_of.array])[0])
     is_scaling = name in ("mul", "div") and one.made_of.operation is None and others[0].array.ndim == 0
     return Scaled(one.made_of.array, name, others[0].array) if is_scaling else None
+
+
+def _sum_of(one: Scaled, other: Scaled | None) -> Scaled | None:
+    """Return b m + b n as b (m + n), where both are of the same bytes."""
+    if other is None or other.array is not one.array or not one.operation == other.operation == "mul":
+        return None
+    return Scaled(one.array, "mul", one.number + other.number)
 
 
 def is_product_of_bytes(eqn: JaxprEqn, inputs: list[Laid]) -> bool:

@@ -20,7 +20,7 @@ from gradless.jaxprs import ELEMENTWISE, Array, bind, dtype_of, shape_of
 MAX_BYTES = 32  # of the inputs of one neuron: eight float32, four float64; beyond, a matrix product is faster
 MAX_FAN_OUT = 16
 MIN_ROWS = 64  # samples; below, there is nothing to gain
-SAME_SHAPE = {*ELEMENTWISE, "convert_element_type", "copy", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
+SAME_SHAPE = {*ELEMENTWISE, "convert_element_type", "copy"}
 PIECES = {"split", "slice", "concatenate"}
 REDUCTIONS = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"}
 

@@ -33,7 +33,7 @@ SAME_ELEMENTS = {
 }
 RESHAPES = {"reshape", "squeeze", "expand_dims"}
 SLICES = {"slice", "split"}
-TRANSPOSED_BY_JAX = {"pad", "tile", "stack", "unstack", "gather", "scatter", "dynamic_update_slice"}
+TRANSPOSED_BY_JAX = {"pad", "tile", "stack", "unstack", "gather", "scatter", "scatter-add", "dynamic_update_slice"}
 
 
 class Link(NamedTuple):

@@ -158,7 +158,7 @@ class TracedSignal:
 
     def values(self, arrays: Sequence[Array | None], batch: Any) -> tuple[list[Value], list[Sink]]:
         """The inputs of the program: a sink for each trainable leaf, but none for those given by hand."""
-        params = [Value(array) for array in arrays]
+        params = [Value(array, of_params=True) for array in arrays]
         sinks = [Sink((path,), self.leaves[k].shape) for k, path in zip(self.trainable, self.paths, strict=True)]
         for k, sink in zip(self.trainable, sinks, strict=True):
             is_sought = sink.leaves[0] not in self.by_hand

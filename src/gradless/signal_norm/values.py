@@ -91,8 +91,8 @@ class Value(NamedTuple):
     """An array of the traced program; `array` is None where only the data is known."""
 
     array: Array
-    of_params: bool = False  # depends on a trainable leaf
-    of_data: bool = False  # depends on the batch
+    of_params: bool = False  # depends on a leaf of the parameters
+    of_data: bool = False  # depends on the batch, or is what neurons receive
     tracks: tuple[Track, ...] = ()
     pre: PreActivation | None = None
 

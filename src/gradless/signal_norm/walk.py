@@ -76,7 +76,11 @@ class Walk:
                 return LOOPS[name](eqn, [value.settled() for value in inputs], walk_body)
         outputs = self.evaluate(eqn, inputs)
         if name == "dot_general" or name == "conv_general_dilated":
-            return [outputs[0]._replace(pre=self.product(eqn, inputs))]
+            inputs = without_copies(inputs)
+            # What a weight makes of numbers, be it of a grid that the loss closes over, is what neurons receive.
+            is_signal = any(value.of_params for value in inputs) and not all(value.tracks for value in inputs)
+            of_data = outputs[0].of_data or is_signal
+            return [outputs[0]._replace(pre=self.product(eqn, inputs), of_data=of_data)]
         if not tracked and not any(value.pre for value in inputs):
             return outputs
         if tracked:
@@ -158,6 +162,16 @@ class Walk:
             return None
         i = next(i for i, value in enumerate(inputs) if value.pre is not None)
         return inputs[i].passed(read_link(eqn, i, output, [value.array for value in inputs]))
+
+
+def without_copies(inputs: list[Value]) -> list[Value]:
+    """Two factors of a product: a parameter copied along the samples, such as a first state, is no weight."""
+    are_copied = [all(track.is_copied() for track in value.tracks) for value in inputs]
+    has_weight = any(value.tracks and not copied for value, copied in zip(inputs, are_copied, strict=True))
+    return [
+        value._replace(tracks=()) if copied and has_weight else value
+        for value, copied in zip(inputs, are_copied, strict=True)
+    ]
 
 
 def walk_body(body: ClosedJaxpr, arrays: Sequence[Array], outer: Sequence[Value]) -> tuple[list[Array], Found]:

@@ -3,6 +3,8 @@
 import inspect
 import warnings
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from gradless.models.mlp import MLP
-from gradless.sklearn.fitting import Chains, Fitted, Job, fit_chains
+from gradless.models.mlp import MLP, Params
+from gradless.sklearn.fitting import Chains, Course, Fitted, Job, fit_chains
 from gradless.sklearn.losses import CLASSIFIER_LOSSES, MULTICLASS, MULTILABEL, REGRESSION, REGRESSOR_LOSSES
 from gradless.sklearn.nets import as_params, outputs_for
 from gradless.sklearn.parameters import check_parameters, widths
@@ -101,59 +103,85 @@ class MCNet(BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "MCNet":
         """Train a new net, or with `warm_start` the one there is, for max_iter steps at most."""
-        goes_on = bool(self.warm_start) and hasattr(self, "coefs_")
-        return self._fit(X, y, sample_weight, goes_on, is_partial=False)
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, goes_on: bool, is_partial: bool, **coding: Any) -> "MCNet":
-        check_parameters(self, self.losses)
-        X, y = self._checked(X, y, reset=not goes_on)
-        weight = _checked_weight(sample_weight, X)
-        coded = self._coded(y, goes_on, **coding)
-        net = MLP((X.shape[1], *widths(self.hidden_layer_sizes), self._num_outputs(coded)), self.activation)
-        start = self._weights_to_go_on_from(net) if goes_on else None
-        if start is not None:
-            X = X.astype(self.coefs_[0].dtype)
-        job = Job(self, net, self._task, is_flat=np.ndim(y) == 1)
-        chains = self._chains if is_partial and goes_on else None
-        rng = check_random_state(self.random_state)
-        fitted = fit_chains(job, Samples(X, coded, weight), start, chains, is_partial, rng)
-        self._keep(fitted, net, adds=is_partial and goes_on)
-        if not fitted.is_converged:
+        course = Course(self.max_iter, self.n_iter_no_change, bool(self.early_stopping))
+        if self.warm_start and hasattr(self, "coefs_"):
+            course = replace(course, params=self._params, chains=self._chains._replace(states=None))
+        if not self._fit(X, y, sample_weight, course).outcome.is_converged:
             warnings.warn(
                 f"max_iter={self.max_iter} steps are made, and never n_iter_no_change={self.n_iter_no_change} of them "
                 "without progress: raise max_iter, or set n_iter_no_change=inf if so many steps are what you want",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
         return self
 
-    def _weights_to_go_on_from(self, net: MLP) -> Any:
+    def _go_on(self, X: Any, y: Any, sample_weight: Any, **coding: Any) -> None:
+        """Make the steps of a `partial_fit`."""
+        course = Course(self.partial_fit_iter)
+        if hasattr(self, "coefs_"):
+            course = replace(course, params=self._params, chains=self._chains, adds=True)
+        fitted = self._fit(X, y, sample_weight, course, **coding)
+        if fitted.outcome.is_frozen and fitted.steps < course.steps:
+            warnings.warn(
+                f"only {fitted.steps} of partial_fit_iter={course.steps} steps are made, then sigma is too small to "
+                "change the weights: set a larger n_s before the first call, or go on from these weights with the "
+                "first sigma by fit with warm_start=True",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, course: Course, **coding: Any) -> Fitted:
+        check_parameters(self, self.losses)
+        goes_on = course.params is not None
+        new = copy(self)  # a fit that fails changes nothing, not even n_features_in_
+        X, y = new._checked(X, y, reset=not goes_on)
+        weight = _checked_weight(sample_weight, X)
+        coded = new._coded(y, goes_on, **coding)
+        net = MLP((X.shape[1], *widths(self.hidden_layer_sizes), new._num_outputs(coded)), self.activation)
+        if goes_on:
+            self._check_same(net)
+            X = X.astype(self.coefs_[0].dtype)
+        job = Job(self, net, new._task, is_flat=np.ndim(y) == 1)
+        fitted = fit_chains(job, Samples(X, coded, weight), course, check_random_state(self.random_state))
+        new._keep(fitted, net, course.adds)
+        self.__dict__ = new.__dict__
+        return fitted
+
+    def _check_same(self, net: MLP) -> None:
         if net != self._net:
             old, new = (f"{one.widths}, {one.activation}" for one in (self._net, net))
             raise ValueError(f"the net must stay {old} to go on with its weights, got {new}")
+
+    @property
+    def _params(self) -> Params:
         return as_params(self.coefs_, self.intercepts_)
 
     def _keep(self, fitted: Fitted, net: MLP, adds: bool) -> None:
         """Set the fitted attributes; the curves of `partial_fit` add to those before."""
-        layers = fitted.params["layers"]
+        outcome, chains = fitted.outcome, fitted.chains
+        layers = outcome.params["layers"]
         self.n_outputs_ = net.widths[-1]
         self.coefs_ = [layer["weight"] for layer in layers]
         self.intercepts_ = [layer["bias"] for layer in layers]
+        steps_before = self.n_iter_ if adds else 0
         for curve, name in CURVES.items():
             new = np.asarray([row[name] for row in fitted.rows])
+            new = new + steps_before if name == "step" else new
             setattr(self, curve, np.concatenate([getattr(self, curve), new]) if adds else new)
-        self.n_iter_ = fitted.steps + (self.n_iter_ if adds else 0)
-        self.loss_ = fitted.loss
-        self.best_loss_ = min(fitted.loss, float(self.loss_curve_.min()))
-        self.sigma_ = fitted.chains.sigma
+        self.n_iter_ = steps_before + fitted.steps
+        self.loss_ = outcome.loss
+        self.best_loss_ = min(outcome.loss, float(self.loss_curve_.min()))
+        self.sigma_ = chains.sigma
         self.validation_scores_ = np.asarray(fitted.scores) if fitted.scores else None
         self.best_validation_score_ = max(fitted.scores) if fitted.scores else None
-        self._net, self._chains = net, fitted.chains
+        if chains.units is not None:
+            self.target_mean_, self.target_scale_ = chains.units.centre, chains.units.spread
+        self._net, self._chains = net, chains
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "coefs_")
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        return outputs_for(self._net, as_params(self.coefs_, self.intercepts_), X)
+        return outputs_for(self._net, self._params, X, self._chains.units)
 
 
 def _checked_weight(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
@@ -162,7 +190,8 @@ def _checked_weight(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weight.any():  # older scikit-learn lets them through
         raise ValueError("sample_weight must not be zero for every sample, got all zero")
-    return weight
+    # Only ratios matter, but float32 ends at 1e38; a power of two changes no digit.
+    return np.ldexp(weight, 1 - np.frexp(weight.max())[1])
 
 
 class MCClassifier(ClassifierMixin, MCNet):
@@ -184,10 +213,9 @@ class MCClassifier(ClassifierMixin, MCNet):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "MCClassifier":
         """Go on for partial_fit_iter steps from where the chains stand; the first call must name all classes."""
-        goes_on = hasattr(self, "coefs_")
-        if classes is None and not goes_on and type_of_target(y) != "multilabel-indicator":
+        if classes is None and not hasattr(self, "coefs_") and type_of_target(y) != "multilabel-indicator":
             raise ValueError("classes must be given to the first call of partial_fit, got None")
-        self._fit(X, y, sample_weight, goes_on, is_partial=True, classes=classes)
+        self._go_on(X, y, sample_weight, classes=classes)
         return self
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -241,8 +269,8 @@ class MCClassifier(ClassifierMixin, MCNet):
 class MCRegressor(RegressorMixin, MCNet):
     """A regressor trained by aMC, for one target or several.
 
-    The chains work on targets of mean 0 and variance 1, so that sigma means the same for all targets; the fitted
-    weights are in the targets' units.
+    The net works on targets of mean 0 and variance 1, so that sigma means the same for all targets; a prediction is
+    its output times `target_scale_` plus `target_mean_`.
 
     loss: "squared_error" ("auto"), "absolute_error", or a function of the targets and the predictions, in the targets'
         own units, to be minimised.
@@ -259,7 +287,7 @@ class MCRegressor(RegressorMixin, MCNet):
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "MCRegressor":
         """Go on for partial_fit_iter steps from where the chains stand."""
-        self._fit(X, y, sample_weight, goes_on=hasattr(self, "coefs_"), is_partial=True)
+        self._go_on(X, y, sample_weight)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -20,8 +20,8 @@ from gradless.kernels.annealing import Anneal
 from gradless.models.mlp import MLP, Params
 from gradless.sklearn import losses
 from gradless.sklearn.losses import MULTICLASS, REGRESSION
-from gradless.sklearn.nets import first_params, in_units, out_of_units, outputs_for
-from gradless.sklearn.progress import Judge, Progress, row_of, run_session
+from gradless.sklearn.nets import first_params, in_other_units, outputs_for
+from gradless.sklearn.progress import Judge, Outcome, Progress, row_of, run_session
 from gradless.sklearn.samples import Samples, Units, as_data, filled, merged, units_of
 from gradless.types import Loss
 
@@ -41,14 +41,24 @@ class Chains(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Course:
+    """What a fit begins with, and when it ends."""
+
+    steps: int  # at most
+    patience: float = np.inf  # steps without progress
+    sets_aside: bool = False  # samples on which the best net is chosen
+    params: Params | None = None  # the net to begin with, None for a new one
+    chains: Chains | None = None  # that came to this net
+    adds: bool = False  # its steps and curves to those before
+
+
+@dataclass(frozen=True)
 class Fitted:
     """What a fit has come to."""
 
-    params: Params
-    loss: float
-    is_converged: bool
+    outcome: Outcome  # its loss in the user's units
     steps: int
-    rows: list[dict[str, Any]]  # of the best chain
+    rows: list[dict[str, Any]]  # of the best chain; steps are counted from the beginning of this fit
     chains: Chains
     scores: list[float] = field(default_factory=list)  # on the validation set
 
@@ -75,23 +85,29 @@ class Job:
             raise ValueError("loss must have an argument sample_weight when sample weights are given, it has none")
         return samples
 
-    def set_aside(self, samples: Samples, rng: np.random.RandomState) -> tuple[Samples, Judge]:
-        """Return the samples to train on, and the score on the others: accuracy, or R^2 of a regressor."""
+    def set_aside(self, samples: Samples, rng: np.random.RandomState) -> tuple[Samples, Samples]:
+        """Return the samples to train on, and those to judge nets by."""
+        if samples.weight is not None:
+            samples = samples.take(samples.weight > 0)
         index, fraction = np.arange(len(samples)), self.estimator.validation_fraction
         label = samples.y[:, 0] if self.task == MULTICLASS else None
         kept, held = train_test_split(index, test_size=fraction, stratify=label, random_state=rng)
-        training, validation = samples.take(np.sort(kept)), samples.take(held)
-        wanted = validation.y if label is None else label[held]
-        units = self.units(training)
+        if self.task == REGRESSION and len(held) < 2:  # R^2 compares with the spread of the targets
+            raise ValueError(f"validation_fraction must set aside 2 samples at least, got {fraction} of {len(samples)}")
+        return samples.take(kept), samples.take(held)
+
+    def judge(self, validation: Samples, units: Units | None) -> Judge:
+        """Return the score on samples that are set aside: accuracy, or R^2 of a regressor."""
+        wanted = validation.y[:, 0] if self.task == MULTICLASS else validation.y
 
         def judge(params: Params) -> float:
-            outputs = outputs_for(self.net, params, validation.x)
-            if units is not None:
-                return float(r2_score(wanted, outputs * units.spread + units.centre, sample_weight=validation.weight))
+            outputs = outputs_for(self.net, params, validation.x, units)
+            if self.task == REGRESSION:
+                return float(r2_score(wanted, outputs, sample_weight=validation.weight))
             answers = np.argmax(outputs, axis=1) if self.task == MULTICLASS else (outputs > 0).astype(int)
             return float(accuracy_score(wanted, answers, sample_weight=validation.weight))
 
-        return training, judge
+        return judge
 
     def units(self, samples: Samples) -> Units | None:
         """Return the units of a regressor's targets."""
@@ -100,6 +116,12 @@ class Job:
     def new_chains(self, samples: Samples, seed: int) -> Chains:
         """Return chains that have not begun."""
         return Chains(seed, self.units(samples), self.shaping_settings(samples))
+
+    def can_go_on(self, chains: Chains, samples: Samples) -> bool:
+        """Return whether chains stand somewhere, and have the shape and the units for these samples."""
+        if chains.states is None or chains.settings != self.shaping_settings(samples):
+            return False
+        return chains.units is None or not chains.units.are_outdated_by(samples)
 
     def shaping_settings(self, samples: Samples) -> tuple[Any, ...]:
         """Return the settings that decide the shape of a chain's state: chains cannot go on under others."""
@@ -131,12 +153,10 @@ class Job:
             return losses.named_loss(self.net, self.task, self.loss_name), None
         with precision_of(data["x"].dtype):
             outputs = losses.outputs_of(self.net, params, data)
-            shown = [np.asarray(one) for one in losses.shown(self.task, outputs, data, self.is_flat)]
+            shown = [*losses.shown(self.task, outputs, data, self.is_flat)]
             shown += [data["weight"]] if "weight" in data else []
             is_traceable = losses.is_traceable(own.loss, *shown)
-        value = losses.call_metric(own.loss, *shown)
-        if np.ndim(value) != 0:
-            raise ValueError(f"loss must return one number, got an array of shape {np.shape(value)}")
+        losses.as_number(losses.call_metric(own.loss, *map(np.array, shown)))  # copies, for it may write into them
         host = None if is_traceable else losses.host_metric(ByIdentity(own.loss))
         return losses.metric_loss(self.net, self.task, ByIdentity(host or own.loss), self.is_flat), host
 
@@ -163,35 +183,35 @@ class Troubles(Listener):
             raise self.metric.trouble
 
 
-def fit_chains(
-    job: Job, samples: Samples, start: Params | None, chains: Chains | None, is_partial: bool, rng: Any
-) -> Fitted:
-    """Train and return the net; from `start` if there is one, with the very chains before if `chains` is given."""
+def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.RandomState) -> Fitted:
+    """Train and return the net; with the very chains before, if there are any and they can go on."""
     own, seed = job.estimator, int(rng.randint(np.iinfo(np.int32).max))
-    samples, judge = job.distinct(samples), None
-    if own.early_stopping and not is_partial:
-        samples, judge = job.set_aside(samples, rng)
-    if chains is None or chains.states is None or chains.settings != job.shaping_settings(samples):
+    training, validation = job.set_aside(samples, rng) if course.sets_aside else (samples, None)
+    samples = job.distinct(training)
+    chains = course.chains
+    if chains is None or not job.can_go_on(chains, samples):
         chains = job.new_chains(samples, seed)
+    params = course.params
+    if params is not None and course.chains and course.chains.units and chains.units:
+        params = in_other_units(params, course.chains.units, chains.units)
     if job.batch_size is None and not callable(own.loss):
         samples = filled(samples)
     data = as_data(samples, chains.units)
 
-    steps, patience = (own.partial_fit_iter, np.inf) if is_partial else (own.max_iter, own.n_iter_no_change)
     unit = job.loss_unit(chains.units)
-    progress = Progress(own.tol, patience, judge, bool(own.verbose), unit)
-    session, chains = _session(job, data, start, chains, steps, progress.stretch(steps))
+    judge = None if validation is None else job.judge(validation, chains.units)
+    progress = Progress(own.tol, course.patience, judge, bool(own.verbose), unit)
+    session, chains = _session(job, data, params, chains, course.steps, progress.stretch(course.steps))
     first = session.t
-    outcome = run_session(session, steps, progress)
+    outcome = run_session(session, course.steps, progress)
 
-    params = outcome.params if chains.units is None else in_units(outcome.params, chains.units)
     states = [type(chain.carry.state)(*map(np.asarray, chain.carry.state)) for chain in session.chains]
     # The net chosen by its validation score is not where the chains stand: there is no going on from there.
     chains = chains._replace(t=session.t, states=None if judge else states)
     rows = [row_of(row, outcome.place, len(session.chains)) for row in session.rows]
-    # Of a chain that ended before the others there are no more.
-    rows = [row | {"loss": unit * row["loss"]} for row in rows if not np.isnan(row["loss"])]
-    return Fitted(params, unit * outcome.loss, outcome.is_converged, session.t - first, rows, chains, progress.scores)
+    rows = [row for row in rows if not np.isnan(row["loss"])]  # of a chain that ended before the others no more
+    rows = [row | {"step": row["step"] - first, "loss": unit * row["loss"]} for row in rows]
+    return Fitted(replace(outcome, loss=unit * outcome.loss), session.t - first, rows, chains, progress.scores)
 
 
 def _session(
@@ -199,8 +219,6 @@ def _session(
 ) -> tuple[Session, Chains]:
     """Return a session that has begun, or goes on, and the chains with their sigma_0."""
     own, precision = job.estimator, str(data["x"].dtype)
-    if start is not None and chains.units is not None:
-        start = out_of_units(start, chains.units)
     draw = partial(first_params, job.net, precision)
     loss, host = job.loss(draw(jax.random.key(chains.seed)) if start is None else start, data)
     begin = draw if start is None else start

@@ -7,7 +7,7 @@ the same shape share one compiled program.
 import inspect
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, SupportsFloat
 
 import jax
 import jax.numpy as jnp
@@ -130,13 +130,29 @@ def takes_weights(metric: Metric) -> bool:
         return False
 
 
+def as_number(value: Any) -> float:
+    """Return what a metric has returned, if that is one number."""
+    if np.ndim(value):
+        raise ValueError(f"loss must return one number, got an array of shape {np.shape(value)}")
+    if not isinstance(value, SupportsFloat):
+        raise ValueError(f"loss must return one number, got {value!r}")
+    return float(value)
+
+
 def is_traceable(metric: Metric, y: Any, predicted: Any, *weight: Any) -> bool:
-    """Return whether JAX can compile a metric, judged by trying."""
+    """Return whether JAX can compile a metric, judged by trying.
+
+    A metric may catch what JAX raises and return something else: what does not follow the predictions is not it.
+    """
     try:
-        jax.eval_shape(lambda *arrays: call_metric(metric, *arrays), y, predicted, *weight)
+        traced = jax.make_jaxpr(lambda *arrays: call_metric(metric, *arrays))(y, predicted, *weight).jaxpr
     except Exception:  # a metric of another library may refuse a tracer in any way it likes
         return False
-    return True
+    following = {id(traced.invars[1])}
+    for equation in traced.eqns:
+        if not following.isdisjoint(map(id, equation.invars)):
+            following.update(map(id, equation.outvars))
+    return not following.isdisjoint(map(id, traced.outvars))
 
 
 class HostMetric:
@@ -156,7 +172,8 @@ class HostMetric:
         dtype = dtypes["predicted"]
 
         def call(bits: dict[str, Any]) -> np.ndarray:
-            numbers = {name: np.asarray(one).view(dtypes[name])[..., 0] for name, one in bits.items()}
+            # Copies, for a metric may write into its arrays.
+            numbers = {name: np.array(one).view(dtypes[name])[..., 0] for name, one in bits.items()}
             return np.asarray([self._value(**numbers)], dtype).view(np.uint32)
 
         bits = {name: _bits(array) for name, array in arrays.items()}
@@ -165,7 +182,7 @@ class HostMetric:
 
     def _value(self, y: np.ndarray, predicted: np.ndarray, **weight: np.ndarray) -> float:
         try:
-            return np.nan if self.trouble else float(self.metric(y, predicted, **weight))
+            return np.nan if self.trouble else as_number(self.metric(y, predicted, **weight))
         except Exception as error:
             self.trouble = error
             return np.nan

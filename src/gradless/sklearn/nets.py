@@ -1,4 +1,4 @@
-"""The net of an estimator: its first weights, its outputs, and its weights in the units of the targets."""
+"""The net of an estimator: its first weights, its outputs, and its weights in other units of the targets."""
 
 from functools import partial
 from typing import Any
@@ -29,8 +29,8 @@ def first_params(net: MLP, dtype: Any, key: jax.Array) -> Params:
     return {"layers": layers}
 
 
-def outputs_for(net: MLP, params: Params, x: np.ndarray) -> np.ndarray:
-    """Return what the net says of each row of x."""
+def outputs_for(net: MLP, params: Params, x: np.ndarray, units: Units | None = None) -> np.ndarray:
+    """Return what the net says of each row of x; with units as targets, in float64."""
     dtype = params["layers"][0]["weight"].dtype
     parts = []
     with precision_of(dtype):
@@ -38,7 +38,9 @@ def outputs_for(net: MLP, params: Params, x: np.ndarray) -> np.ndarray:
             rows = x[begin : begin + NUM_ROWS].astype(dtype)
             filled = np.concatenate([rows, np.zeros((NUM_ROWS - len(rows), x.shape[1]), dtype)])
             parts.append(np.asarray(_apply(net, params, filled))[: len(rows)])
-    return np.concatenate(parts)
+    outputs = np.concatenate(parts)
+    # float32 has no digits left for a target that is 1e8 plus a little; units are float64.
+    return outputs if units is None else outputs * units.spread + units.centre
 
 
 @partial(jax.jit, static_argnames=("net",))
@@ -46,17 +48,12 @@ def _apply(net: MLP, params: Params, x: jax.Array) -> jax.Array:
     return net.apply(params, x)
 
 
-def in_units(params: Params, units: Units) -> Params:
-    """Return the net whose outputs are those of `params` in the targets' own units."""
+def in_other_units(params: Params, old: Units, new: Units) -> Params:
+    """Return the net that says in the new units of the targets what `params` says in the old ones."""
     *hidden, last = params["layers"]
-    dtype = last["weight"].dtype
-    weight, bias = last["weight"] * units.spread, last["bias"] * units.spread + units.centre
+    dtype, ratio = last["weight"].dtype, old.spread / new.spread
+    weight, bias = last["weight"] * ratio, last["bias"] * ratio + (old.centre - new.centre) / new.spread
     return {"layers": [*hidden, {"weight": weight.astype(dtype), "bias": bias.astype(dtype)}]}
-
-
-def out_of_units(params: Params, units: Units) -> Params:
-    """Return the net from which `in_units` makes `params`."""
-    return in_units(params, Units(1 / units.spread, -units.centre / units.spread))
 
 
 def as_params(coefs: list[np.ndarray], intercepts: list[np.ndarray]) -> Params:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradless.engine.chains import Chain
-from gradless.engine.program import AT_TARGET, GOING
+from gradless.engine.program import AT_TARGET, FROZEN, GOING
 from gradless.engine.run import evaluate_loss
 from gradless.engine.session import Session, precision_of
 from gradless.types import Params
@@ -58,6 +58,7 @@ class Outcome:
     params: Params
     loss: float
     is_converged: bool
+    is_frozen: bool  # no chain can move any more
 
 
 def run_session(session: Session, steps: int, progress: Progress) -> Outcome:
@@ -78,7 +79,8 @@ def run_session(session: Session, steps: int, progress: Progress) -> Outcome:
         is_converged = has_ended(session) or session.t - since >= progress.patience
     place = int(np.argmin(losses))
     best = progress.best or (place, params_of(session, session.chains[place]), losses[place])
-    return Outcome(*best, is_converged or not np.isfinite(progress.patience))
+    is_frozen = all(chain.status == FROZEN for chain in session.chains)
+    return Outcome(*best, is_converged or not np.isfinite(progress.patience), is_frozen)
 
 
 def has_ended(session: Session) -> bool:

@@ -30,15 +30,20 @@ class Samples:
 
 
 class Units(NamedTuple):
-    """Spread and mean of each target of a regressor: while it is trained, the net's last layer works in these units."""
+    """Spread and mean of each target of a regressor: the outputs of its net are in these units."""
 
-    spread: np.ndarray
+    spread: np.ndarray  # 1 where it is not known
     centre: np.ndarray
+    is_constant: np.ndarray  # the targets did not differ, and nothing is known of their spread
 
     @property
     def largest(self) -> float:
         """The largest spread, in which errors are measured: squares of tiny or huge targets are beyond float32."""
         return float(np.max(self.spread))
+
+    def are_outdated_by(self, samples: Samples) -> bool:
+        """Return whether the samples tell a spread that was not known."""
+        return bool(np.any(self.is_constant & ~_is_constant(samples)))
 
 
 def merged(samples: Samples) -> Samples:
@@ -84,4 +89,10 @@ def units_of(samples: Samples) -> Units:
     """Return the units in which the targets have mean 0 and variance 1."""
     centre = np.average(samples.y, axis=0, weights=samples.weight)
     spread = np.sqrt(np.average((samples.y - centre) ** 2, axis=0, weights=samples.weight))
-    return Units(np.where(spread > 0, spread, 1.0), centre)
+    is_constant = _is_constant(samples)
+    return Units(np.where(is_constant | (spread == 0), 1.0, spread), centre, is_constant)  # squares may vanish
+
+
+def _is_constant(samples: Samples) -> np.ndarray:
+    """Return of each target whether all are equal; a spread would be above 0 all the same if the mean is rounded."""
+    return np.ptp(samples.y, axis=0) == 0
