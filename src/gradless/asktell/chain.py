@@ -86,6 +86,11 @@ class AskTell:
         self._told: dict[Ticket, float] = {}  # answered before their turn
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the loss of x0 is known."""
+        return not math.isnan(self.loss)
+
+    @property
     def step(self) -> int:
         """How many steps have been made."""
         return self._branch.t
@@ -178,7 +183,7 @@ class AskTell:
 
     def _ahead(self, k: int) -> list[Ticket]:
         """Return the first k evaluations of the reject branch whose losses are not known."""
-        if math.isnan(self.loss):
+        if not self.has_begun:
             return [Ticket(-1, 0, START)]
         found: list[Ticket] = []
         step = self.step
@@ -199,7 +204,7 @@ class AskTell:
         for ticket in told:
             if ticket not in self._open and not -1 <= ticket.after < self.after:  # an older one was thrown away
                 raise ValueError(f"a loss must answer what is asked for, got one for {tuple(ticket)}")
-        if math.isnan(self.loss):
+        if not self.has_begun:
             return self._begin(*told.values())
         self.evaluations += len(told)
         self.wasted += sum(ticket not in self._open for ticket in told)

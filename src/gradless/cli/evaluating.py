@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from gradless.cli.console import told_if_possible
 from gradless.cli.progress import PLAIN_SECONDS, print_json
 from gradless.cli.summary import ENDINGS, sparkline
 from gradless.command.optimization import Optimization
@@ -34,7 +35,7 @@ def follower(console: Console, is_quiet: bool, is_json: bool) -> Iterator[Follow
 def describe(run: Optimization) -> str:
     """Return the present numbers of a run in one line."""
     chain = run.chain
-    if math.isnan(chain.loss):
+    if not chain.has_begun:
         return "the starting point"
     made = run.journal.evaluations - run.evaluated_before
     words = [f"U {chain.loss:.5g}", f"A {chain.accepted / max(chain.step, 1):.3g}", f"σ {chain.sigma:.3g}"]
@@ -75,7 +76,8 @@ class PlainLines:
         if time.monotonic() - self.last >= PLAIN_SECONDS:
             self.last = time.monotonic()
             total = f" of {run.limits.steps:,.0f}" if math.isfinite(run.limits.steps) else ""
-            self.console.print(f"step {run.chain.step:,}{total}  {describe(run)}")
+            with told_if_possible():
+                self.console.print(f"step {run.chain.step:,}{total}  {describe(run)}")
 
 
 class JsonRows:
@@ -91,6 +93,7 @@ class JsonRows:
         self.shown = len(run.rows)
 
 
+@told_if_possible()
 def show(console: Console, run: Optimization, path: str, is_quiet: bool, is_json: bool) -> None:
     """Print how the run ended."""
     chain, journal = run.chain, run.journal

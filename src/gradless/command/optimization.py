@@ -119,7 +119,7 @@ class Optimization:
         losses = self.journal.take(self.chain.tickets[0], self.average)
         if losses is None:
             return False
-        step, after, has_begun = self.chain.step, self.chain.after, not math.isnan(self.chain.loss)
+        step, after, has_begun = self.chain.step, self.chain.after, self.chain.has_begun
         best = self.chain.best
         self.chain.tell(float(np.mean(losses)))
         has_before = self._best_before is not None
@@ -212,8 +212,8 @@ class Optimization:
             self._write_best()
 
     def _write_best(self) -> None:
-        if math.isnan(self.chain.loss):
-            return  # of the starting point, which is not known yet
+        if not self.chain.has_begun:
+            return
         write_atomic(self.best_path, self._best_bytes())
         self._best_written = time.monotonic()
 

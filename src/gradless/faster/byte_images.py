@@ -41,6 +41,8 @@ def _sum_of(one: Scaled, other: Scaled | None) -> Scaled | None:
     """Return b m + b n as b (m + n), where both are of the same bytes."""
     if other is None or other.array is not one.array or not one.operation == other.operation == "mul":
         return None
+    assert one.number is not None
+    assert other.number is not None
     return Scaled(one.array, "mul", one.number + other.number)
 
 

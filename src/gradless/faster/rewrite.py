@@ -99,7 +99,9 @@ def _operation(eqn: JaxprEqn, inputs: list[Laid]) -> list[Laid]:
         return [Laid(summed_in_parts(eqn, *(one.usual for one in inputs)))]
     if is_product_of_bytes(eqn, inputs):
         return [Laid(product_of_bytes(eqn, *inputs))]
-    if is_any_first and (kept := kept_first(eqn, inputs)) is not None:
-        return kept
+    if is_any_first and (outs := kept_first(eqn, inputs)) is not None:
+        return outs
     outs = [Laid(out) for out in bind(eqn, [one.usual for one in inputs])]
-    return outs if is_any_first or len(outs) != 1 or not inputs else [outs[0]._replace(made_of=bytes_of(eqn, inputs))]
+    if inputs and len(outs) == 1 and not is_any_first:
+        outs = [outs[0]._replace(made_of=bytes_of(eqn, inputs))]
+    return outs

@@ -208,25 +208,28 @@ class AMC(torch.optim.Optimizer):
 
     def _look(self, closure: Closure) -> Tensor | float:
         """Return U(x), and keep x to return to."""
-        x = self._x()
         if self.fixed_batch and self.loss is not None:
-            is_same = self._kept.is_like(x)  # not after a change of x from outside, nor in a resumed run
+            is_same = self._kept.is_like(self._x())  # not after a change of x from outside, nor in a resumed run
             if is_same and not is_check_due(self.n):
                 return self.loss
-            self._kept_buffers.keep(self._buffers())
-            evaluation = self._evaluate(closure, with_lam=True)
-            if agree(self.loss, evaluation.loss, x):  # then this look leaves no trace, but for what may move only now
-                new = {one: lam for one, lam in evaluation.lam.items() if "lam" not in self.state[one]}
-                evaluation = Evaluation(self.loss, new)
-                self._kept_buffers.put_back(self._buffers())
-            elif is_same:
-                change = f"U(x) went from {float(self.loss):g} to {float(evaluation.loss):g} with x at rest"
-                raise ValueError(f"fixed_batch=True needs the same data and no dropout in every call, but {change}")
+            evaluation = self._measure_again(closure, self.loss, is_same)
         else:
             evaluation = self._evaluate(closure, with_lam=True)
         if not math.isfinite(float(evaluation.loss)) and (self.n == 0 or self.fixed_batch):
             raise ValueError(f"the loss at the start must be finite, got {float(evaluation.loss)}")
         return self._know(evaluation)
+
+    def _measure_again(self, closure: Closure, known: Tensor | float, is_same: bool) -> Evaluation:
+        """Return U(x) on a fixed batch, where it was `known`: the same if x is, within rounding."""
+        self._kept_buffers.keep(self._buffers())
+        evaluation = self._evaluate(closure, with_lam=True)
+        if agree(known, evaluation.loss, self._x()):  # then this look leaves no trace, but for what may move only now
+            self._kept_buffers.put_back(self._buffers())
+            return Evaluation(known, {one: lam for one, lam in evaluation.lam.items() if "lam" not in self.state[one]})
+        if is_same:
+            change = f"U(x) went from {float(known):g} to {float(evaluation.loss):g} with x at rest"
+            raise ValueError(f"fixed_batch=True needs the same data and no dropout in every call, but {change}")
+        return evaluation
 
     def _evaluate(self, closure: Closure, with_lam: bool) -> Evaluation:
         """Call the closure, and listen to the layers while it runs."""
