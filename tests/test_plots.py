@@ -213,3 +213,11 @@ def test_a_picture_stays_until_the_new_one_is_safe(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         plots.save(plots.new_figure(2)[0], tmp_path / "a")
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_a_table_replaces_a_link_and_does_not_write_through_it(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "a.csv").symlink_to(tmp_path / "precious")
+    plots.write_rows(tmp_path / "a.csv", [{"σ": 0.5, "name": "ü"}])
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert (tmp_path / "a.csv").read_bytes() == "σ,name\r\n0.5,ü\r\n".encode()

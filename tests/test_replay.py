@@ -77,7 +77,7 @@ def test_a_decision_that_the_run_did_not_make_is_found_out(case_named, tmp_path)
     flags[40] ^= True
     AcceptedLog.create(log.path)
     forged = AcceptedLog(log.path)
-    forged.append(0, 0, flags)
+    forged.add(0, 0, flags)
     forged.sync()
     checks = dict(case.rebuild(run, 60, verify=True).checks)
     assert checks[0] is None

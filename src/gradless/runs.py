@@ -80,6 +80,8 @@ def start_problem(
     mesh: Mesh | None = None,
 ) -> Session:
     """Return a session of a new run that has begun, recorded in `run` if that is given."""
+    if run is not None and is_first():
+        RunDirectory.check_free(run, overwrite)
     session = prepare_problem(problem, algorithm, plan, mesh)
     session.begin()
     if run is not None and is_first():

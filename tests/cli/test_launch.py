@@ -120,6 +120,12 @@ def test_wrong_use_is_one_line(cli, words, told):
     assert told in cli(*words, code=2).output
 
 
+def test_that_there_is_no_mesh_to_share_is_known_before_others_are_waited_for(refusal, monkeypatch):
+    monkeypatch.setattr("gradless.cli.devices.connect", lambda *_: pytest.fail("waits for others"))
+    words = ["--coordinator", "a:1", "--process", 0, "--processes", 2]
+    assert refusal("train", "rosenbrock", *words).startswith("several processes need a mesh to share")
+
+
 def test_torchruns_variables_are_understood():
     variables = {"MASTER_ADDR": "node7", "MASTER_PORT": "29500", "RANK": "3", "WORLD_SIZE": "8"}
     assert from_torchrun(variables) == {"coordinator_address": "node7:29501", "num_processes": 8, "process_id": 3}

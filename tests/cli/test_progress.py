@@ -1,7 +1,10 @@
 """What the line of progress says of the last moments."""
 
 import io
+import json
 import math
+import sys
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +12,8 @@ import pytest
 from rich.console import Console
 
 import gradless as gl
-from gradless.cli import progress
+from gradless.cli import main, progress
+from gradless.cli.console import told_if_possible
 from gradless.engine.plan import Plan
 from gradless.engine.train import prepare
 
@@ -52,3 +56,17 @@ def test_the_live_line_fits_the_terminal_and_begins_with_step_share_and_time_lef
     sigma = float(session.chains[0].carry.state.sigma)
     assert sigma < 1
     assert (f"σ {sigma:.3g}" in line) == (width == 160)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("words", [[], ["--json"], ["--quiet"]])
+def test_a_run_whose_output_cannot_be_written_goes_on(cli, monkeypatch, words):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        main(["train", "tiny:fit", "--run", "run", *words], standalone_mode=False)
+    assert json.loads(Path("run/metrics.jsonl").read_text().splitlines()[-1])["step"] == 40
+
+
+def test_a_run_whose_reader_has_gone_ends():
+    with pytest.raises(BrokenPipeError), told_if_possible():
+        raise BrokenPipeError

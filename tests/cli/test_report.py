@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 
+from gradless.cli import main
+from gradless.cli.errors import Refused
 from gradless.report.again import commands
 
 
@@ -60,6 +63,13 @@ def test_settings_that_are_no_flags_are_not_passed_off_as_such():
     assert "gl.resume('run', loss=..., params=..., data=...)" in commands("run", {})[0]["command"]
 
 
+def test_an_annealed_run_that_went_on_is_not_made_again_by_a_slower_cooling():
+    anneal = {"name": "anneal", "start": 0.1, "end": 0.001, "steps": 40.0}
+    settings = {"problem": "digits", "algorithm": {"name": "mc", "temperature": anneal}, "plan": {"steps": 40}}
+    assert "--temperature 0.1:0.001" in commands("run", settings)[0]["command"]
+    assert commands("run", settings | {"plan": {"steps": 80}})[0]["command"] == ""
+
+
 def test_the_command_that_goes_on_with_an_outside_program_is_not_refused():
     again = commands("a run", {"optimize": {}})[0]
     assert again["command"] == "gradless optimize --resume --trust --run 'a run'"
@@ -88,6 +98,17 @@ def test_one_run_has_its_page_in_its_folder_and_several_have_it_here(cli, refusa
     assert "is not a folder" in refusal("report", "nowhere")
     assert "holds no gradless run" in refusal("report", "runs/one/checkpoints")
     assert "RUN" in refusal("report")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_report_that_cannot_tell_where_it_is_says_so_in_one_line(cli, monkeypatch):
+    cli("train", "tiny:fit", "--run", "run", "--quiet")
+    full = open("/dev/full", "w")  # noqa: SIM115 - what waits in it cannot be written when it is closed
+    monkeypatch.setattr(sys, "stdout", full)
+    with pytest.raises(Refused, match="No space left on device"):
+        main(["report", "run"], standalone_mode=False)
+    with pytest.raises(OSError, match="No space left on device"):
+        full.close()
 
 
 def test_a_damaged_run_in_a_folder_is_left_out_and_told(cli, refusal, tmp_path):

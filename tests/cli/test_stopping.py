@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import gradless as gl
 from gradless.cli import interrupts
 from gradless.records import RunDirectory, list_checkpoints
 
@@ -161,6 +163,20 @@ def test_sigint_that_is_lost_before_the_run_begins_stops_it(tmp_path, monkeypatc
     code, _, told = finish(start("train", "loses:problem", "--run", "run", "--steps", 2_000_000_000))
     assert code == 130
     assert "stopped by SIGINT at step" in told
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_run_that_is_ended_before_it_begins_leaves_no_folder(cli, monkeypatch, number, code):
+    def init(key):
+        assert len(list(Path("runs").iterdir())) == 1
+        os.kill(os.getpid(), number)
+        return np.ones(3)
+
+    monkeypatch.setattr(sys.modules["tiny"], "ended", gl.Problem(init, lambda x: (x**2).sum()), raising=False)
+    monkeypatch.setattr(interrupts.os, "_exit", sys.exit)
+    cli("train", "tiny:ended", code=code)
+    assert list(Path("runs").iterdir()) == []
+    assert signal.getsignal(number) == signal.SIG_DFL
 
 
 @pytest.fixture(scope="module")

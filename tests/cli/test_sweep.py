@@ -138,7 +138,8 @@ def test_a_comparison_that_was_stopped_goes_on_with_the_same_command(cli, figure
         told = cli(*words, "--run", "my run", code=130)
     assert "go on with: the same command, with --run 'my run'" in told.stderr
     assert not Path("my run/comparison.png").exists()
-    assert "my run/mc already holds a run" in cli(*words[:-1], 50, "--run", "my run", code=2).stderr
+    told = cli(*words[:-1], 50, "--run", "my run", code=2).stderr
+    assert "my run/mc holds a run of other settings: give those, or --overwrite, or another --run" in told
     before = Path("my run/mc/metrics.jsonl").read_bytes()
     for _ in range(2):  # GD diverges, and a run that has diverged cannot be gone on with
         found = cli(*words, "--run", "my run").output

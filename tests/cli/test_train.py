@@ -74,6 +74,14 @@ def test_an_existing_run_is_refused_and_overwritten_only_on_request(cli, refusal
     assert Path("run/notes.txt").read_text() == Path("run/checkpoints/notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("words", [["train"], ["train", "--sigma", "auto"], ["sweep", "--sigma", "0.1,0.2"]])
+def test_that_a_folder_is_taken_is_known_before_anything_is_computed(cli, refusal, monkeypatch, words):
+    cli("train", "tiny:square", "--run", "run", "--steps", 5, "--quiet")
+    for module in ("gradless.cli.train.tune_problem", "gradless.runs.prepare_problem"):
+        monkeypatch.setattr(module, lambda *_: pytest.fail("computed in vain"))
+    assert "run already holds a run" in refusal(*words, "tiny:square", "--run", "run")
+
+
 def test_a_folder_that_is_no_run_is_never_touched(refusal, tmp_path):
     Path("mine").mkdir()
     Path("mine/thesis.tex").write_text("years of work")
@@ -315,3 +323,8 @@ def test_digits_trains_from_the_command_line(cli):
     words = cli("train", "digits", "--run", "run", "--steps", 20, "--algorithm", "mc").output
     assert "accuracy" in words
     assert np.isfinite(rows("run")[-1]["accuracy"])
+
+
+def test_passes_over_no_data_are_refused_as_such(refusal):
+    told = refusal("train", "tiny:square", "--batch", 3, "--epochs", 3)
+    assert told.startswith("minibatches need data, got none")

@@ -47,6 +47,11 @@ def test_there_are_about_a_thousand_records_whatever_the_number_of_steps():
     assert Plan(steps=5000, record_every=7).record_every == 7
 
 
+def test_a_run_that_ends_by_the_clock_has_a_record_at_least_every_thousand_steps():
+    assert [Plan(steps=steps, time_budget=1.0).record_every for steps in (999, 5000, LARGEST)] == [1, 5, 1000]
+    assert Plan(steps=LARGEST, time_budget=1.0, record_every=5000).record_every == 5000
+
+
 def test_records_stay_where_they_were_when_the_target_grows():
     table = Plan(steps=5000).to_json()
     assert Plan.from_json(table | {"steps": 50_000}).record_every == 5

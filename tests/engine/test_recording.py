@@ -80,8 +80,56 @@ def test_a_checkpoint_of_other_random_numbers_is_refused(tmp_path):
 
 
 def test_a_checkpoint_whose_name_is_of_another_step_is_refused(tmp_path):
-    with pytest.raises(RunError, match="says step 13, its chains stand at 12"):
+    with pytest.raises(RunError, match="says step 13, its chain 0 stands at 12 with status 0: restore it from a copy"):
         restore(session_of(begun=False), checkpoint_of(session_of(), tmp_path, step=13))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("status", [0, 9], "chain 1 stands at 12 with status 9"),
+        ("status", [4, 0], "chain 0 stands at 12 with status 4"),
+        ("t", [12, 7], "chain 1 stands at 7 with status 0"),
+        ("t", [12, -7], "chain 1 stands at -7 with status 0"),
+        ("state.loss", [np.inf, 1.0], "a loss that no chain has"),
+        ("state.sigma", [0.1, np.nan], "a sigma that no chain has"),
+        ("state.sigma", [np.inf, 0.1], "a sigma that no chain has"),
+        ("state.sigma", [0.1, -1.0], "a sigma that no chain has"),
+        ("state.lam", [1.0, np.nan], "a lam that no chain has"),
+        ("state.mu", [[0.0, np.nan], [0.0, 0.0]], "a mu that no chain has"),
+    ],
+)
+def test_a_state_that_no_chain_comes_to_is_refused(name, values, words, tmp_path):
+    checkpoint = checkpoint_of(session_of(chains=(0, 1)), tmp_path)
+    restore(session_of(begun=False, chains=(0, 1)), checkpoint)
+    changed = np.asarray(values, checkpoint.tensors[name].dtype)
+    assert changed.shape == checkpoint.tensors[name].shape
+    checkpoint.tensors[name] = changed
+    with pytest.raises(RunError, match=f"{words}: restore it from a copy"):
+        restore(session_of(begun=False, chains=(0, 1)), checkpoint)
+
+
+def test_a_chain_that_has_ended_before_the_others_is_gone_on_with(tmp_path):
+    session = session_of(chains=(0, 1), target_loss=4.5)
+    assert {chain.t for chain in session.chains} != {12}
+    restored = session_of(begun=False, chains=(0, 1), target_loss=4.5)
+    restore(restored, checkpoint_of(session, tmp_path))
+    assert [chain.t for chain in restored.chains] == [chain.t for chain in session.chains]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "batches"), [(ALGORITHM, gl.minibatch(2)), (gl.gradient_descent(learning_rate=0.1), gl.full_batch())]
+)
+def test_a_chain_goes_on_from_a_loss_that_is_none_on_a_minibatch_or_along_a_gradient(algorithm, batches, tmp_path):
+    sessions = [
+        prepare(algorithm, lambda x, batch: batch.mean() * quadratic(x), np.ones(2), Plan(5, batches), data=np.ones(4))
+        for _ in range(2)
+    ]
+    sessions[0].begin()
+    sessions[0].go()
+    checkpoint = checkpoint_of(sessions[0], tmp_path)
+    checkpoint.tensors["state.loss"] = np.full_like(checkpoint.tensors["state.loss"], np.nan)
+    restore(sessions[1], checkpoint)
 
 
 def test_a_run_that_has_diverged_does_not_go_on(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import gradless as gl
 from gradless.engine.plan import Plan
 from gradless.engine.recording import snapshot
-from gradless.engine.stored import check_rows, check_same_run, checked_meta
+from gradless.engine.stored import check_rows, check_same_problem, check_same_run, checked_meta
 from gradless.engine.train import prepare
 from gradless.records import Checkpoint, RunError
 
@@ -37,13 +37,25 @@ def meta(meta_once):
 
 
 def test_a_checkpoint_of_other_chains_or_another_problem_is_refused(meta):
-    about = {"problem": "sine", "options": {"width": 3}, "algorithm": {"name": "amc"}, "generator": "dice"}
+    about = {"problem": "sine", "options": {"width": 3}, "algorithm": {"name": "amc"}, "generator": "dice", "plan": {}}
     check_same_run({"settings": about, **meta}, about, session_of(begun=False))
     with pytest.raises(RunError, match=r"is of chains \[0\], the run's settings say \[0, 1\]"):
         check_same_run({"settings": about, **meta}, about, session_of(begun=False, chains=(0, 1)))
-    for name in about:
+    for name in about.keys() - {"plan"}:
         with pytest.raises(RunError, match=f"the checkpoint is of {name} "):
             check_same_run({"settings": about, **meta}, about | {name: "other"}, session_of(begun=False))
+
+
+def test_a_checkpoint_of_another_plan_is_refused_but_for_what_a_resume_may_change(meta):
+    plan = Plan(steps=12).to_json()
+    session = session_of(begun=False)
+    for name, value in {"steps": 99, "time_budget": 5.0, "checkpoint_every": 1.0, "speculate": 4}.items():
+        check_same_run({"settings": {"plan": plan}, **meta}, {"plan": plan | {name: value}}, session)
+    for name in plan.keys() - {"steps", "time_budget", "checkpoint_every", "speculate"}:
+        with pytest.raises(
+            RunError, match=f"the checkpoint is of {name} .*, the run's settings say other: put the run"
+        ):
+            check_same_run({"settings": {"plan": plan}, **meta}, {"plan": plan | {name: "other"}}, session)
 
 
 def broken(path, value):
@@ -63,6 +75,13 @@ def broken(path, value):
         dict.clear,
         broken(["prng"], 3),
         broken(["seconds"], "long"),
+        broken(["seconds"], 10**400),
+        broken(["seconds"], float("nan")),
+        broken(["seconds"], float("inf")),
+        broken(["accepted"], [10**400]),
+        broken(["chains", 0, "stage_start"], [0, 0.0, 10**400, 0]),
+        broken(["chains", 0, "stage_start"], [0, float("nan"), 1, 0]),
+        broken(["chains", 0, "last_record"], 13),
         broken(["accepted"], [1, 2]),
         broken(["accepted"], ["x"]),
         broken(["accepted"], None),
@@ -99,6 +118,14 @@ def test_rows_must_be_alike_and_hold_one_number_per_chain(tmp_path):
     check_rows([], 1, tmp_path)
     several = session_of(chains=(0, 1)).rows
     check_rows(several, 2, tmp_path)
-    for wrong, number in ((rows, 2), (several, 1), (several, 3), ([rows[0], several[1]], 1)):
+    large = [rows[0], rows[1] | {"loss": 10**400}]
+    for wrong, number in ((rows, 2), (several, 1), (several, 3), ([rows[0], several[1]], 1), (large, 1)):
         with pytest.raises(RunError, match="is damaged at step"):
             check_rows(wrong, number, tmp_path)
+
+
+def test_data_of_no_number_of_samples_are_refused():
+    session = session_of()
+    check_same_problem(session.rows, session, {"num_data": 0})
+    with pytest.raises(RunError, match=r"the run has data of \[1\] samples, now there are 0"):
+        check_same_problem(session.rows, session, {"num_data": [1]})

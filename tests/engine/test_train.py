@@ -11,6 +11,7 @@ import pytest
 import gradless as gl
 from gradless.engine import session
 from gradless.engine.run import is_record
+from gradless.records import RunError
 
 MC = gl.metropolis(sigma=0.1)
 START = np.array([0.25, -0.75], np.float32)
@@ -355,6 +356,9 @@ WRONG = [
     ({"params": np.array([np.nan, 1.0])}, "the loss at the starting point is nan, and a chain cannot begin there: try"),
     ({"loss": infinite}, "the loss at the starting point is inf"),
     ({"metrics": 3}, "metrics must be a function, got 3"),
+    ({"metrics": lambda p: {7: p[0]}}, r"metrics must be named by strings, got 7: write \{'7': ...\}"),
+    ({"params": lambda: 3.0}, r"a function that draws the parameters must take a key; this one is \(\)"),
+    ({"params": lambda a, b, sigma: a}, r"must take a key; this one is \(a, b, sigma\)"),
     ({"metrics": two}, r"metrics must take the arguments of metrics\(params\), since no test was given"),
     ({"mesh": 2}, r"mesh must be made by gl.mesh\(\), got 2"),
     ({"loss": two}, r"loss must take the arguments of loss\(params\), since no data was given"),
@@ -391,3 +395,9 @@ def test_wrong_use_is_refused_with_name_rule_and_value(wrong, message):
     given = {"algorithm": MC, "loss": loss, "params": START, "steps": 5} | wrong
     with pytest.raises(ValueError, match=message):
         gl.train(**given)
+
+
+def test_that_a_folder_is_taken_is_known_before_anything_is_computed(tmp_path):
+    gl.train(MC, loss, START, steps=1, run=tmp_path / "run")
+    with pytest.raises(RunError, match="already holds a run"):
+        gl.train(MC, lambda x: pytest.fail("computed in vain"), START, steps=1, run=tmp_path / "run")

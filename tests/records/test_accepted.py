@@ -22,7 +22,8 @@ def make_log(folder, flags, chunk=1000, sync_every=3):
     log = AcceptedLog(path, len(flags))
     for index, start in enumerate(range(0, flags.shape[1], chunk)):
         for chain, row in enumerate(flags):
-            log.append(chain, start, row[start : start + chunk])
+            log.add(chain, start, row[start : start + chunk])
+        log.flush()
         if index % sync_every == 0:
             log.sync()
     log.sync()
@@ -92,7 +93,7 @@ def test_truncate_to_any_step_and_go_on(tmp_path, steps):
     log.truncate(steps)
     check(log, flags[:, :steps])
     for chain in range(3):
-        log.append(chain, steps, flags[chain, steps:])
+        log.add(chain, steps, flags[chain, steps:])
     log.sync()
     check(log, flags)
 
@@ -151,9 +152,9 @@ def test_appending_after_a_torn_end_needs_a_cut_first(tmp_path):
     torn = AcceptedLog(log.path)
     assert torn.cover().is_damaged
     with pytest.raises(RunError, match="torn end"):
-        torn.append(0, 25, flags[0])
+        torn.add(0, 25, flags[0])
     torn.truncate(25)
-    torn.append(0, 25, flags[0, 25:])
+    torn.add(0, 25, flags[0, 25:])
     torn.sync()
     check(torn, flags)
 
@@ -168,17 +169,19 @@ def test_wrong_calls_are_refused(tmp_path):
         (0, 10, np.zeros((1, 1), bool), "one row"),
     ]:
         with pytest.raises(ValueError, match=words):
-            log.append(chain, first, flags)
+            log.add(chain, first, flags)
     check(log, np.zeros((2, 10), dtype=bool))
 
 
 def test_a_gap_is_known_as_a_gap(tmp_path):
     log = make_log(tmp_path, np.ones((2, 10), dtype=bool))
-    log.skip_to(50)
+    for chain in (0, 1):
+        log.add(chain, 10, np.ones(40, dtype=bool))
+    log.drop_waiting()
     log.sync()
     log.truncate(50)  # a checkpoint may be taken at the very step where the log goes on
     for chain in (0, 1):
-        log.append(chain, 50, np.ones(10, dtype=bool))
+        log.add(chain, 50, np.ones(10, dtype=bool))
     log.sync()
     log.truncate(55)
     assert log.cover().complete == {0: 10, 1: 10}

@@ -50,6 +50,16 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, holder):
     ours.release()
 
 
+def test_a_process_that_has_the_number_of_a_killed_one_does_not_hold_its_run(tmp_path, holder):
+    path = tmp_path / "run.lock"
+    assert lock.living_holder(path)["pid"] == holder.pid
+    note = json.loads(path.read_text())
+    holder.kill()
+    holder.wait()
+    path.write_text(json.dumps(note | {"pid": os.getpid()}))
+    assert lock.living_holder(path) is None
+
+
 def test_the_same_process_twice_and_after_release(tmp_path):
     first = RunLock(tmp_path / "run.lock")
     with pytest.raises(RunError, match=f"by process {os.getpid()}"):

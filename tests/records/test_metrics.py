@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradless.records import Metrics, RunError
+from gradless.records import Metrics, RunError, json_text
 
 ROWS = [
     {"step": 0, "loss": 0.1 + 0.2, "chain": 0},
@@ -23,6 +23,11 @@ def metrics(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"")
     return Metrics(path)
+
+
+def test_others_get_null_for_what_json_lacks():
+    value = {"a": [1.0, math.nan, np.float32("inf")], "b": np.array([0.5, -math.inf]), "c": ("NaN", None)}
+    assert json_text.dumps_for_others(value) == '{"a":[1.0,null,null],"b":[0.5,null],"c":["NaN",null]}'
 
 
 def test_round_trip_with_non_finite_numbers(metrics):

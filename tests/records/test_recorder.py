@@ -222,17 +222,6 @@ def test_a_log_that_does_not_reach_the_checkpoint(tmp_path):
     with RunDirectory.resume(path) as run, pytest.raises(RunError, match="whole only up to step"):
         Recorder(run, 200, 2, pytest.fail)
     assert (path / "accepted.log").read_bytes() == raw
-    reports = []
-    recorder = Recorder(RunDirectory.resume(path), 200, 2, reports.append, without_replay=True)
-    assert len(reports) == 1
-    assert (path / "accepted.log.damaged").read_bytes() == raw
-    assert checkpoint(recorder, 200)
-    assert recorder.close()
-    recorder = Recorder(RunDirectory.resume(path), 200, 2, pytest.fail)
-    assert record(recorder, 4) or record(recorder, 5)
-    assert recorder.close()
-    with RunDirectory.resume(path) as run:
-        Recorder(run, 300, 2, pytest.fail)
 
 
 def test_wrong_flags_are_refused(tmp_path):

@@ -33,7 +33,6 @@ def test_create_and_open(tmp_path):
     path = tmp_path / "deep" / "run"
     with create(path) as run:
         assert run.settings == SETTINGS
-        assert run.kept == ()
         assert sorted(entry.name for entry in path.iterdir()) == [
             "accepted.log", "checkpoints", "environment.json", "metrics.jsonl", "run.lock", "settings.json",
         ]  # fmt: skip
@@ -94,6 +93,17 @@ def test_a_folder_of_the_users_is_refused_and_untouched(tmp_path, content, overw
     assert not (tmp_path / "run.lock").exists()
 
 
+def test_whether_a_folder_is_free_is_known_beforehand(tmp_path):
+    RunDirectory.check_free(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    create(tmp_path / "run").close()
+    RunDirectory.check_free(tmp_path / "run", overwrite=True)
+    with pytest.raises(RunError, match="already holds a run"):
+        RunDirectory.check_free(tmp_path / "run")
+    with pytest.raises(RunError, match=r"settings.json: Not a directory"):
+        RunDirectory.check_free(tmp_path / "run" / "settings.json")
+
+
 def test_overwrite_deletes_what_is_ours_and_keeps_the_rest(tmp_path):
     path = tmp_path / "run"
     run = create(path)
@@ -102,20 +112,22 @@ def test_overwrite_deletes_what_is_ours_and_keeps_the_rest(tmp_path):
         save(run.checkpoints_path, step, {"x": np.zeros(1)}, {})
     (run.checkpoints_path / "2.safetensors").rename(run.checkpoints_path / "2.safetensors.damaged")
     (path / ".metrics.jsonl.77.gradless-tmp").write_text("left by a kill")
-    mine = [path / "notes.txt", path / "checkpoints" / "best.safetensors", path / "figures" / "a.svg"]
+    drawn = [path / name for name in ("training.csv", "training.svg", "sweep.csv", "sweep.png", "sweep-n_s.png")]
+    mine = [path / "notes.txt", path / "sweep-notes.csv", path / "checkpoints" / "best.safetensors"]
+    mine.append(path / "figures" / "a.svg")
     (path / "figures").mkdir()
-    for entry in mine:
+    for entry in (*mine, *drawn):
         entry.write_text("the user's")
     with pytest.raises(RunError, match="is in use"):
         create(path, overwrite=True)
     run.close()
     with RunDirectory.create(path, {"new": 1}, {}, overwrite=True) as new:
         assert new.settings == {"new": 1}
-        assert set(new.kept) == {mine[0], mine[1], path / "figures"}
         assert all(entry.read_text() == "the user's" for entry in mine)
         assert list(Metrics(new.metrics_path).rows()) == []
         assert [entry.name for entry in new.checkpoints_path.iterdir()] == ["best.safetensors"]
         assert not (path / ".metrics.jsonl.77.gradless-tmp").exists()
+        assert not any(entry.exists() for entry in drawn)
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints", "settings.json", "accepted.log"])
@@ -183,8 +195,7 @@ def test_a_fault_at_every_call_of_create(tmp_path, faults, cut):
         if is_over:
             assert k > 20
             return
-        with create(path, overwrite=True) as run:
-            assert run.kept == ()
+        create(path, overwrite=True).close()
         assert RunDirectory.open(path).settings == SETTINGS
     pytest.fail("creation never ran out of calls")
 
@@ -200,8 +211,7 @@ def test_a_fault_at_every_call_of_overwrite_keeps_it_recognisable(tmp_path, faul
             create(path, overwrite=True).close()
         is_over = faults.count < k
         faults.clear()
-        with create(path, overwrite=True) as run:
-            assert run.kept == (path / "mine",)
+        create(path, overwrite=True).close()
         assert (path / "mine").read_text() == "the user's"
         with pytest.raises(RunError, match="no checkpoint"):
             load_newest(path / "checkpoints", pytest.fail)

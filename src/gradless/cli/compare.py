@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from gradless.cli import flags as shared
-from gradless.cli.console import plain_console
+from gradless.cli.console import plain_console, told_if_possible
 from gradless.cli.errors import one_line
 from gradless.cli.follow import see_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
@@ -23,7 +23,7 @@ from gradless.engine.session import Session
 from gradless.experiments.workshop import has_checkpoint
 from gradless.kernels import ALGORITHMS, algorithm_to_json
 from gradless.plots import COMMON, columns, draw_comparison
-from gradless.records import Checkpoint, Metrics, RunDirectory, load_newest, next_run_path
+from gradless.records import Checkpoint, Metrics, RunDirectory, RunError, load_newest, next_run_path
 from gradless.report.curves import last_known
 from gradless.runs import reopen, start_problem
 from gradless.types import Algorithm
@@ -53,7 +53,8 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         if begun is not None and _is_over(begun, plan):
             continue
         if not (flags["quiet"] or flags["json"]):
-            click.echo(name)
+            with told_if_possible():
+                click.echo(name)
 
         def make(
             listeners: list[Any], report: Any, path: Path = path, algorithm: Any = algorithm, begun: Any = begun
@@ -66,7 +67,8 @@ def compare(ctx: click.Context, **flags: Any) -> None:
                     problem, algorithm, plan, run=path, about=about, overwrite=flags["overwrite"], **given
                 )
 
-        see_through(make, str(path), flags | {"quiet": True, "again": again}, is_resumed=begun is not None)
+        is_resumed = begun is not None
+        see_through(make, str(path), again=again, is_quiet=True, is_json=flags["json"], is_resumed=is_resumed)
     with one_line():
         tables = {name: _table(folder, name) for name in names}
         metrics = [name for name in tables[names[0]] if name not in COMMON]
@@ -76,14 +78,14 @@ def compare(ctx: click.Context, **flags: Any) -> None:
 
 
 def _begun(path: Path, about: dict[str, Any], algorithm: Algorithm, plan: Plan) -> Checkpoint | None:
-    """Return where a run of the same settings stands, if there is one; another run is refused when this one begins."""
+    """Return where a run of the same settings stands, if there is one; refuse one of others."""
     if not has_checkpoint(path):
         return None
     wanted = {**about, "algorithm": algorithm_to_json(algorithm), "plan": plan.to_json()}
     with RunDirectory.open(path) as run:
         stored = {name: run.settings.get(name) for name in wanted}
         if _without_sitting(stored) != _without_sitting(json.loads(json.dumps(wanted))):
-            return None
+            raise RunError(f"{path} holds a run of other settings: give those, or --overwrite, or another --run")
         return load_newest(run.checkpoints_path, warn=lambda words: None, set_aside=False)
 
 
@@ -119,6 +121,7 @@ def _table(folder: str, name: str) -> dict[str, Any]:
         return columns(Metrics(run.metrics_path).rows())
 
 
+@told_if_possible()
 def _tell(tables: dict[str, dict[str, Any]], metrics: list[str], picture: Path) -> None:
     table = Table("algorithm", "loss U", *metrics, "samples", "time", box=None, padding=(0, 2, 0, 0))
     for name, records in tables.items():

@@ -67,9 +67,9 @@ def set_up(flags: dict[str, Any]) -> Any:
         raise ValueError("--coordinator, --process and --processes belong together: give all three, or --distributed")
     if all(given) or flags.get("distributed"):
         place = from_flags(flags) if all(given) else from_torchrun(dict(os.environ))
-        connect(place, needed)
         if wanted is None:
             raise ValueError("several processes need a mesh to share: for instance --mesh proposals=2")
+        connect(place, needed)
     elif needed > 1:
         _make_cpu_devices(needed)
     if wanted is None:

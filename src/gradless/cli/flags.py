@@ -13,6 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from gradless.cli import interrupts
 from gradless.engine.batches import Minibatch, Progressive, num_samples
 from gradless.engine.plan import LARGEST, Plan, chain_numbers
 from gradless.kernels import ALGORITHMS, Anneal
@@ -200,7 +201,9 @@ def _steps(problem: Problem, batches: Any, flags: dict[str, Any]) -> int:
         raise ValueError("--steps and --epochs exclude each other: give one")
     if isinstance(batches, Progressive):
         raise ValueError("--epochs has no fixed number of steps with progressive batches: give --steps or --time")
-    per_epoch = batches.per_epoch(num_samples(problem.data)) * batches.hold if isinstance(batches, Minibatch) else 1
+    num_data = num_samples(problem.data)
+    batches.check(num_data)
+    per_epoch = batches.per_epoch(num_data) * batches.hold if isinstance(batches, Minibatch) else 1
     return flags["epochs"] * per_epoch
 
 
@@ -214,12 +217,17 @@ def _given_win(flags: dict[str, Any], *names: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def giving_back(run: str, flags: dict[str, Any]) -> Iterator[None]:
     """Delete the empty folder that was made for a run without a name again, if the run does not begin."""
-    try:
-        yield
-    except BaseException:
+
+    def give_back() -> None:
         if not flags["run"]:
             with contextlib.suppress(OSError):
                 os.rmdir(run)
+
+    try:
+        with interrupts.leaving_after(give_back):
+            yield
+    except BaseException:
+        give_back()
         raise
 
 

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from gradless.cli import interrupts, summary
-from gradless.cli.console import plain_console
+from gradless.cli.console import plain_console, told_if_possible
 from gradless.cli.devices import together
 from gradless.cli.errors import one_line
 from gradless.cli.figures import draw_figures
@@ -63,23 +63,42 @@ def train_through(
                 mesh=mesh,
             )
 
-    return see_through(make, run, flags)
+    return see_through(
+        make,
+        run,
+        again=resume_command(run, trust=":" in flags["problem"]),
+        is_quiet=flags["quiet"],
+        is_json=flags["json"],
+        has_events=flags.get("tensorboard", False),
+    )
+
+
+def resume_command(run: str, trust: bool) -> str:
+    """Return what to type to go on with a run."""
+    return f"gradless resume {shlex.quote(run)}{' --trust' if trust else ''}"
 
 
 def see_through(
     make: Callable[[list[Any], Callable[[str], None]], Session],
     run: str,
-    flags: dict[str, Any],
+    *,
+    again: str,
+    is_quiet: bool,
+    is_json: bool,
+    has_events: bool = False,
     is_resumed: bool = False,
 ) -> Result:
-    """Make the session, run it, draw its figures and tell how it ended; exit with the code that says so."""
-    console = plain_console(stderr=bool(flags.get("json")), quiet=not is_first())
-    is_quiet, is_json = bool(flags.get("quiet")) or not is_first(), bool(flags.get("json")) and is_first()
+    """Make the session, run it, draw its figures and tell how it ended; exit with the code that says so.
+
+    `again` says how to go on with a run that was stopped.
+    """
+    console = plain_console(stderr=is_json, quiet=not is_first())
+    is_quiet, is_json = is_quiet or not is_first(), is_json and is_first()
     report = report_to(console, is_json)
     with one_line(), together():
         with working(console, "compiling", is_quiet or is_json):
             listeners = [follower(console, is_quiet, is_json)]
-            if is_first() and (flags.get("tensorboard") or (is_resumed and goes_on_with_events(run, report))):
+            if is_first() and (has_events or (is_resumed and goes_on_with_events(run, report))):
                 listeners.append(EventFiles(run, report))
             session = make(listeners, report)
         session.report = report
@@ -99,9 +118,8 @@ def see_through(
         report(f"the figures could not be drawn: {error}")
         is_complete = False
     if session.stopped_by in interrupts.EXIT_CODES:
-        resume = f"gradless resume {shlex.quote(run)}{' --trust' if ':' in flags.get('problem', '') else ''}"
-        again = flags.get("again", resume)
-        click.echo(f"stopped by {session.stopped_by} at step {session.t:,}; go on with: {again}", err=True)
+        with told_if_possible():
+            click.echo(f"stopped by {session.stopped_by} at step {session.t:,}; go on with: {again}", err=True)
         raise SystemExit(interrupts.EXIT_CODES[session.stopped_by])
     if not is_complete:
         raise SystemExit(1)

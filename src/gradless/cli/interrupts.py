@@ -25,7 +25,7 @@ def ending() -> list[signal.Signals]:
 @contextlib.contextmanager
 def noted() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt, as it does anyway, and be remembered."""
-    with _handling(_note):
+    with _handling(_note, [signal.SIGINT]):
         asked.clear()
         yield
 
@@ -33,7 +33,19 @@ def noted() -> Iterator[None]:
 @contextlib.contextmanager
 def leaving_at_once() -> Iterator[None]:
     """Let Ctrl-C end the process while there is nothing to save yet."""
-    with _handling(_leave):
+    with _handling(_leave, [signal.SIGINT]):
+        yield
+
+
+@contextlib.contextmanager
+def leaving_after(tidy_up: Callable[[], None]) -> Iterator[None]:
+    """Let the other signals end the process, as they do anyway, but tidy up before."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        tidy_up()
+        _leave(number, frame)
+
+    with _handling(leave, [one for one in ending() if one != signal.SIGINT]):
         yield
 
 
@@ -47,15 +59,16 @@ def leave() -> NoReturn:
 
 
 @contextlib.contextmanager
-def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def _handling(handler: Callable[[int, FrameType | None], None], numbers: list[signal.Signals]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, handler)
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def _note(number: int, frame: FrameType | None) -> None:
@@ -65,4 +78,4 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     os.write(2, b"stopped\n")
-    os._exit(EXIT_CODE)
+    os._exit(EXIT_CODES[signal.Signals(number).name])

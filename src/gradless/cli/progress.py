@@ -1,6 +1,5 @@
 """What a person sees while a run goes on: a live line in a terminal, plain lines elsewhere, JSON for machines."""
 
-import json
 import math
 import sys
 import time
@@ -12,9 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
+from gradless.cli.console import told_if_possible
 from gradless.engine.chains import COLUMNS
 from gradless.engine.plan import LARGEST
 from gradless.engine.session import Listener, Session
+from gradless.records import json_text
 
 PLAIN_SECONDS = 5.0  # between plain lines
 WIDE = 120  # columns of a terminal that has room for a bar too
@@ -31,9 +32,12 @@ def follower(console: Console, is_quiet: bool, is_json: bool) -> Listener:
 
 def report_to(console: Console, is_json: bool) -> Callable[[str], None]:
     """Return where trouble with the disk and other warnings are told."""
-    if is_json:
-        return lambda words: print(json.dumps({"event": "warning", "text": words}), flush=True)
-    return lambda words: console.print(words, style="yellow")
+
+    def report(words: str) -> None:
+        with told_if_possible():
+            console.print(words, style="yellow")
+
+    return (lambda words: print_json({"event": "warning", "text": words})) if is_json else report
 
 
 class Recent:
@@ -120,7 +124,8 @@ class PlainLines(Listener):
         if time.monotonic() - self.last >= self.seconds:
             self.last = time.monotonic()
             total = f" of {session.steps:,}" if session.steps < LARGEST else ""
-            self.console.print(f"step {session.t:,}{total}  {describe(session, self.recent)}")
+            with told_if_possible():
+                self.console.print(f"step {session.t:,}{total}  {describe(session, self.recent)}")
 
 
 class JsonLines(Listener):
@@ -134,15 +139,6 @@ class JsonLines(Listener):
 
 def print_json(table: dict[str, Any]) -> None:
     """Print one JSON object on one line."""
-    sys.stdout.write(json.dumps(_finite(table), allow_nan=False) + "\n")
-    sys.stdout.flush()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _finite(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    with told_if_possible():
+        sys.stdout.write(json_text.dumps_for_others(table) + "\n")
+        sys.stdout.flush()

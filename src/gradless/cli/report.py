@@ -30,4 +30,4 @@ def command(runs: tuple[str, ...], out: str | None, overwrite: bool, trust: bool
         chosen = [path for run in runs for path in readable_runs_of(Path(run), tell)]
         place = Path(out) if out else Path("report.html") if len(chosen) > 1 else chosen[0] / "report.html"
         write_report(list(chosen), place, trust, overwrite)
-    plain_console().print(f"report {place}")
+        plain_console().print(f"report {place}")

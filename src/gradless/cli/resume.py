@@ -7,7 +7,7 @@ import click
 from gradless.cli.devices import DEVICE_OPTIONS, set_up
 from gradless.cli.errors import one_line
 from gradless.cli.flags import Duration
-from gradless.cli.follow import see_through, use_double_precision_where_asked
+from gradless.cli.follow import resume_command, see_through, use_double_precision_where_asked
 
 
 @click.command()
@@ -44,7 +44,15 @@ def command(run: str, **flags: Any) -> None:
             report(f"nothing to do: {run} has made its {session.t:,} steps; --steps gives it more")
         return session
 
-    see_through(make, run, flags | {"problem": ":" if flags["trust"] else ""}, is_resumed=True)
+    see_through(
+        make,
+        run,
+        again=resume_command(run, flags["trust"]),
+        is_quiet=flags["quiet"],
+        is_json=flags["json"],
+        has_events=flags["tensorboard"],
+        is_resumed=True,
+    )
 
 
 command.params += DEVICE_OPTIONS

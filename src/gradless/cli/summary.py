@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from gradless.cli.console import told_if_possible
 from gradless.engine.result import Result
 
 ENDINGS = {
@@ -18,6 +19,7 @@ ENDINGS = {
 BARS = "▁▂▃▄▅▆▇█"
 
 
+@told_if_possible()
 def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
     """Print the summary of a run."""
     if is_quiet:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gradless.cli import flags as shared
+from gradless.cli.console import told_if_possible
 from gradless.cli.errors import one_line
 from gradless.cli.follow import train_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
@@ -62,6 +63,7 @@ def sweep(ctx: click.Context, **flags: Any) -> None:
     train_through(problem, algorithm, plan, run, about, flags)
 
 
+@told_if_possible()
 def tell(console: Console, run: str, swept: list[str], rows: list[dict[str, Any]]) -> None:
     """Print the median outcome per setting."""
     outcomes = [name for name in rows[0] if name not in ("chain", *swept)]

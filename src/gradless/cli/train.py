@@ -18,7 +18,7 @@ from gradless.cli.tensorboard import check_tensorboard
 from gradless.engine.plan import Plan
 from gradless.engine.processes import is_first
 from gradless.problem import Problem
-from gradless.records import next_run_path
+from gradless.records import RunDirectory, next_run_path
 from gradless.runs import tune_problem
 from gradless.types import Algorithm
 
@@ -30,6 +30,8 @@ def train(ctx: click.Context, **flags: Any) -> None:
         if flags["tensorboard"]:
             check_tensorboard()
         mesh = set_up(flags)
+        if flags["run"] and is_first():
+            RunDirectory.check_free(flags["run"], flags["overwrite"])
         problem, options = load_problem(ctx, flags)
         plan = dataclasses.replace(shared.make_plan(problem, flags), shards=mesh.data if mesh else 1)
         algorithm = choose_algorithm(problem, flags, plan)

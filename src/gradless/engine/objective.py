@@ -226,6 +226,8 @@ def check_metrics(metrics: Callable[..., Any] | None, flattening: Flattening, te
         if not isinstance(values, dict):
             raise ValueError(f"metrics must return a dict of numbers, got {type(values).__name__}")
         for name, value in values.items():
+            if not isinstance(name, str):
+                raise ValueError(f"metrics must be named by strings, got {name!r}: write {{{str(name)!r}: ...}}")
             if not isinstance(value, int | float | complex) and getattr(value, "shape", None) != ():
                 shown = f"of shape {value.shape}" if hasattr(value, "shape") else f"= {value!r}"
                 raise ValueError(f"metrics must return a dict of numbers, got {name} {shown}")

@@ -11,6 +11,7 @@ from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
 from gradless.settings import Rule, check
 
 NUM_RECORDS = 1000  # in a trace, unless record_every says otherwise
+TIMED_EVERY = 1000  # steps between records, at most, of a run that ends by the clock: nobody knows how far it gets
 POSITIVE_TIME = Rule("positive", lambda v: v > 0, may_be_infinite=True)
 A_NUMBER = Rule("a number", lambda v: v == v, may_be_infinite=True)
 MAX_SPECULATE = MAX_CHAINS = 1 << 16
@@ -44,7 +45,8 @@ class Plan:
             raise ValueError(f"batches must be made by {kinds}, got {self.batches!r}")
         check_whole("seed", self.seed, least=0, most=2**63 - 1)
         if self.record_every is None:
-            object.__setattr__(self, "record_every", max(1, self.steps // NUM_RECORDS))
+            most = LARGEST if self.time_budget is None else TIMED_EVERY
+            object.__setattr__(self, "record_every", max(1, min(self.steps // NUM_RECORDS, most)))
         check_whole("record_every", self.record_every, least=1, most=LARGEST // 512)
         if self.precision not in (None, "float32", "float64"):
             raise ValueError(f'precision must be "float32" or "float64", got {self.precision!r}')

@@ -14,7 +14,14 @@ import numpy as np
 from gradless.engine.plan import Plan
 from gradless.engine.program import DIVERGED, GOING
 from gradless.engine.session import Listener, Session, is_x64, precision_of
-from gradless.engine.stored import check_rows, check_same_metrics, check_same_problem, check_same_run, checked_meta
+from gradless.engine.stored import (
+    check_rows,
+    check_same_metrics,
+    check_same_problem,
+    check_same_run,
+    check_state,
+    checked_meta,
+)
 from gradless.kernels import algorithm_to_json
 from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, load_newest
 from gradless.threefry import NAME as GENERATOR
@@ -45,9 +52,7 @@ def begin_recording(
     return recording
 
 
-def go_on_recording(
-    session: Session, directory: RunDirectory, plan: Plan, report: Any = None, without_replay: bool = False
-) -> "Recording":
+def go_on_recording(session: Session, directory: RunDirectory, plan: Plan, report: Any = None) -> "Recording":
     """Bring a session to the last good checkpoint of its run and let it record on from there."""
     report = report or _warn
     checkpoint = load_newest(directory.checkpoints_path, report)
@@ -57,7 +62,7 @@ def go_on_recording(
     check_rows(rows, len(session.chains), directory.metrics_path)
     check_same_metrics(rows, session)
     check_same_problem(rows, session, directory.settings)
-    recording = Recording(directory, session, plan, step=checkpoint.step, report=report, without_replay=without_replay)
+    recording = Recording(directory, session, plan, step=checkpoint.step, report=report)
     session.rows = rows
     session.listeners.insert(0, recording)
     return recording
@@ -73,15 +78,7 @@ def go_along(session: Session, directory: RunDirectory, report: Any = None) -> N
 class Recording(Listener):
     """Writes what happens to the run directory; trouble with the disk is told and does not stop the run."""
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        session: Session,
-        plan: Plan,
-        step: int,
-        report: Any,
-        without_replay: bool = False,
-    ):
+    def __init__(self, directory: RunDirectory, session: Session, plan: Plan, step: int, report: Any):
         self.directory = directory
         self.every = plan.checkpoint_every
         self.t = -1  # the step up to which records and log are complete
@@ -89,7 +86,7 @@ class Recording(Listener):
         # A new run's first checkpoint comes at once, so that it can always be gone on with; a resumed one has its own.
         self.last = time.monotonic() if step else -float("inf")
         self.saved = step if step else -1  # the step of the newest checkpoint
-        self.recorder = Recorder(directory, step, len(session.chains), report, without_replay=without_replay)
+        self.recorder = Recorder(directory, step, len(session.chains), report)
 
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         """Append the records and the log; write a checkpoint when it is time."""
@@ -172,9 +169,8 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
             chain.nonfinite, chain.last_record = stored["nonfinite"], stored["last_record"]
             if chain.status == DIVERGED:
                 raise RunError("the run has diverged: its loss is no longer a number, and it cannot go on")
-    session.t = max(chain.t for chain in session.chains)
-    if session.t != checkpoint.step:
-        raise RunError(f"{checkpoint.path} says step {checkpoint.step}, its chains stand at {session.t}")
+    check_state(checkpoint, session)
+    session.t = checkpoint.step
     session.accepted, session.seconds_before = list(meta["accepted"]), float(meta["seconds"])
     if session.selection:
         session.selection.events = list(meta["selections"])

@@ -11,11 +11,14 @@ import numpy as np
 
 from gradless.engine.batches import FullBatch
 from gradless.engine.chains import COLUMNS
+from gradless.engine.program import GOING
 from gradless.engine.run import evaluate_loss
-from gradless.engine.session import Session, precision_of
+from gradless.engine.session import STATUS_WORDS, Session, precision_of
 from gradless.records import Checkpoint, RunError
 
 ROUNDING = 1e-2  # of the loss: no rounding is as large
+MOST = 1 << 62  # no count and no time of ours gets there; JSON has whole numbers that no other type holds
+OF_A_SITTING = ("steps", "time_budget", "checkpoint_every", "speculate")  # of a plan, which may change at a resume
 
 
 def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -24,7 +27,7 @@ def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
     chains = meta.get("chains")
     is_ours = (
         isinstance(meta.get("prng"), str)
-        and isinstance(meta.get("seconds"), int | float)
+        and _is_cost(meta.get("seconds"))
         and isinstance(chains, list)
         and 0 < len(chains) == len(_counts(meta.get("accepted")))
         and all(isinstance(chain, dict) and _is_chain(chain, checkpoint.step) for chain in chains)
@@ -37,17 +40,48 @@ def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def check_same_run(meta: dict[str, Any], of_run: dict[str, Any], session: Session) -> None:
-    """Refuse a checkpoint that was written under another problem or algorithm, even where the shapes agree."""
-    of_checkpoint = meta["settings"] if isinstance(meta.get("settings"), dict) else {}
-    for name in ("problem", "options", "algorithm", "generator"):
-        if of_checkpoint.get(name) != of_run.get(name):
+    """Refuse a checkpoint that was written under other settings, such as another seed, even where the shapes agree."""
+    then, now = _lasting(meta.get("settings")), _lasting(of_run)
+    for name in now | then:
+        if then.get(name) != now.get(name):
             raise RunError(
-                f"the checkpoint is of {name} {of_checkpoint.get(name)}, the run's settings say {of_run.get(name)}: "
-                "put the run's own checkpoint back"
+                f"the checkpoint is of {name} {then.get(name)}, the run's settings say {now.get(name)}: "
+                "put the run's own checkpoint or settings.json back"
             )
     numbers, expected = [chain["number"] for chain in meta["chains"]], [chain.index for chain in session.chains]
     if numbers != expected:
         raise RunError(f"the checkpoint is of chains {numbers}, the run's settings say {expected}")
+
+
+def _lasting(settings: Any) -> dict[str, Any]:
+    """Return the settings that make a chain what it is, by name."""
+    settings = settings if isinstance(settings, dict) else {}
+    plan = settings["plan"] if isinstance(settings.get("plan"), dict) else {}
+    lasting = {name: settings.get(name) for name in ("problem", "options", "algorithm", "generator")}
+    return lasting | {name: value for name, value in plan.items() if name not in OF_A_SITTING}
+
+
+def check_state(checkpoint: Checkpoint, session: Session) -> None:
+    """Refuse chains that do not stand at the step of the checkpoint, nor have ended, or could not go on from there.
+
+    A move is accepted only if its loss is a number; but x may have none on another minibatch, or along a gradient.
+    """
+    tensors, reached = checkpoint.tensors, max(chain.t for chain in session.chains)
+    for chain in session.chains:
+        stands = chain.t == reached if chain.status == GOING else chain.status in STATUS_WORDS
+        if not stands or not 0 <= chain.t <= reached == checkpoint.step:
+            where = f"chain {chain.index} stands at {chain.t} with status {chain.status}"
+            raise RunError(f"{checkpoint.path} says step {checkpoint.step}, its {where}: restore it from a copy")
+    known: dict[str, Any] = {}
+    state = session.chains[0].carry.state
+    if hasattr(state, "sigma"):
+        known["sigma"] = np.isfinite(tensors["state.sigma"]) & (tensors["state.sigma"] >= 0)
+        if isinstance(session.work.batches, FullBatch):
+            known["loss"] = np.isfinite(tensors["state.loss"])
+            known |= {name: ~np.isnan(tensors[f"state.{name}"]) for name in ("lam", "mu") if hasattr(state, name)}
+    for name, is_known in known.items():
+        if not is_known.all():
+            raise RunError(f"{checkpoint.path} holds a {name} that no chain has: restore it from a copy")
 
 
 def check_same_metrics(rows: list[dict[str, Any]], session: Session) -> None:
@@ -68,7 +102,7 @@ def check_same_problem(rows: list[dict[str, Any]], session: Session, settings: d
     """
     num_data = session.work.num_data
     if settings.get("num_data", num_data) != num_data:
-        raise RunError(f"the run has data of {settings['num_data']:,} samples, now there are {num_data:,}")
+        raise RunError(f"the run has data of {settings['num_data']} samples, now there are {num_data}")
     chain = session.chains[0]
     program, data = chain.work.stage(chain.stage)
     if not isinstance(program.batches, FullBatch) or program.layout is not None or not rows:
@@ -101,10 +135,10 @@ def _is_chain(chain: dict[str, Any], step: int) -> bool:
         len(_counts([chain.get(name) for name in ("number", "nonfinite", "last_record")])) == 3
         and isinstance(began, list)
         and len(began) == 4
-        and all(isinstance(value, int | float) for value in began)
+        and all(map(_is_cost, began))
         and isinstance(growths, list)
         and len(_counts(growths)) == len(growths)
-        and all(growth <= step for growth in growths)
+        and all(at <= step for at in (*growths, chain["last_record"]))
     )
 
 
@@ -117,7 +151,7 @@ def _is_selection(event: Any, chains: list[dict[str, Any]]) -> bool:
 
 def _counts(values: Any) -> list[int]:
     """Return the list if it is one of whole numbers of 0 or more, else an empty one."""
-    is_list = isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    is_list = isinstance(values, list) and all(type(value) is int and 0 <= value < MOST for value in values)
     return values if is_list else []
 
 
@@ -126,4 +160,8 @@ def _metrics(names: list[str]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < MOST)
+
+
+def _is_cost(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < MOST

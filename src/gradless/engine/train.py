@@ -33,6 +33,7 @@ from gradless.engine.selection import Selection
 from gradless.engine.session import Session, is_x64, precision_of
 from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
+from gradless.records import RunDirectory
 from gradless.settings import is_function
 from gradless.threefry import root_key
 from gradless.types import Algorithm, Key, Loss, Params
@@ -84,7 +85,8 @@ def train(
         names that it does not have already.
     test: data for the metrics, a pytree of arrays.
     precision: "float32" or "float64"; by default the parameters' own.
-    record_every: steps between records of the trace; by default a thousand records, and early ones at powers of two.
+    record_every: steps between records of the trace; by default a thousand records, with a time budget at least one in
+        a thousand steps, and early ones at powers of two.
     target_loss, target_metric: a chain that gets there at a record ends; a metric is given as "accuracy >= 0.9".
     time_budget: seconds after which the run stops.
     stop_when_frozen: end a chain whose moves have become too small to change x.
@@ -119,6 +121,8 @@ def train(
         speculate=speculate,
         shards=1 if mesh is None else mesh.data,
     )
+    if run is not None and is_first():
+        RunDirectory.check_free(run, overwrite)
     session = prepare(algorithm, loss, params, plan, data=data, metrics=metrics, test=test, mesh=mesh)
     session.listeners += [Callback(callback)] if callback is not None else []
     session.begin()
@@ -269,8 +273,13 @@ def starting_point(params: Params | Callable[..., Params], key: Key, sigma: Any)
     if not is_function(params):  # perhaps a model that holds its weights and can be called
         return params
     key_init = jax.random.fold_in(key, 0)
-    wants_sigma = "sigma" in inspect.signature(params).parameters
-    return params(key_init, sigma=sigma) if wants_sigma else params(key_init)
+    signature = inspect.signature(params)
+    given = {"sigma": sigma} if "sigma" in signature.parameters else {}
+    try:
+        signature.bind(key_init, **given)
+    except TypeError:
+        raise ValueError(f"a function that draws the parameters must take a key; this one is {signature}") from None
+    return params(key_init, **given)
 
 
 def _hashable(signal_norm: bool | dict[str, Any]) -> bool | tuple[tuple[str, Any], ...]:

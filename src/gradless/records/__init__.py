@@ -2,7 +2,7 @@
 
 from .accepted import AcceptedLog, Cover
 from .checkpoints import Checkpoint, list_checkpoints, load, load_newest, save
-from .durable import set_aside, write_atomic
+from .durable import write_atomic
 from .errors import DamagedError, NewerFormatError, RunError
 from .events import EVENTS, event_files
 from .lock import RunLock, living_holder, read_holder
@@ -32,6 +32,5 @@ __all__ = [
     "next_run_path",
     "read_holder",
     "save",
-    "set_aside",
     "write_atomic",
 ]

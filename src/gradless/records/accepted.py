@@ -69,13 +69,8 @@ class AcceptedLog:
         if self._gathered_steps[chain] >= min(BLOCK_STEPS, max(1, _GATHER_BYTES // self.num_chains)):
             self._encode_gathered(chain, file)
 
-    def append(self, chain: int, first_step: int, flags: Flags) -> None:
-        """Records flags and writes whole blocks; on OSError all of it waits in memory for the next call."""
-        self.add(chain, first_step, flags)
-        self.flush()
-
     def flush(self) -> None:
-        """Writes the whole blocks that wait in memory."""
+        """Writes the whole blocks that wait in memory; on OSError they wait for the next call."""
         self._open().flush()
 
     def sync(self) -> None:
@@ -102,14 +97,6 @@ class AcceptedLog:
         for chain, step in self._next_step.items():
             self._open().add(encode(chain, step, _NO_FLAGS))
         return before - self.waiting_bytes
-
-    def skip_to(self, step: int) -> None:
-        """Goes on at a later step, with a gap before it: for a log begun anew."""
-        file = self._open()
-        for chain in range(self.num_chains):
-            self._encode_gathered(chain, file)
-            file.add(encode(chain, step, _NO_FLAGS))
-            self._next_step[chain] = step
 
     def blocks(self, chain: int) -> Iterator[tuple[int, Flags]]:
         """(first step, flags) of one chain's blocks in order, one in memory at a time; a torn end is left out."""
@@ -183,7 +170,7 @@ class AcceptedLog:
 
     def _too_short(self, chain: int, wanted: int, found: int) -> DamagedError:
         words = f"{self.path} is whole only up to step {found} of chain {chain}, not {wanted}"
-        return DamagedError(f"{words}: restore it from a copy, or go on without replay")
+        return DamagedError(f"{words}: restore it from a copy")
 
 
 def _begins_by(block: Block, steps_done: int) -> bool:

@@ -16,6 +16,11 @@ def dumps(value: Any, indent: int | None = None) -> str:
     return json.dumps(_plain(value), indent=indent, separators=separators, allow_nan=False)
 
 
+def dumps_for_others(value: Any) -> str:
+    """Valid JSON text of a value for programs that do not know our three strings: null in place of them."""
+    return json.dumps(_plain(value, has_words=False), separators=(",", ":"), allow_nan=False)
+
+
 def loads(text: str | bytes) -> Any:
     """The value of JSON text; the three strings come back as floats. Bad text of any kind is a ValueError."""
     try:
@@ -24,15 +29,17 @@ def loads(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, has_words: bool = True) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
+        if not has_words:
+            return None
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _plain(item, has_words) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, has_words) for item in value]
     return value
 
 

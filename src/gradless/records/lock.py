@@ -94,9 +94,25 @@ def read_holder(path: Path) -> dict[str, Any] | None:
 
 
 def living_holder(path: Path) -> dict[str, Any] | None:
-    """Who holds the run, as far as the file and the processes of this machine tell, without touching the lock."""
+    """Who holds the run, as far as the file, the processes of this machine and the lock itself tell."""
     holder = read_holder(path)
-    return holder if holder and holder["host"] == socket.gethostname() and _is_alive(holder["pid"]) else None
+    is_alive = holder is not None and holder["host"] == socket.gethostname() and _is_alive(holder["pid"])
+    return holder if is_alive and not _is_free(path) else None
+
+
+def _is_free(path: Path) -> bool:
+    """Whether nobody holds the lock, as after a kill, whose process number another may have by now.
+
+    Only for a file that names a living process: while this is found out, a run that begins would be refused.
+    """
+    if fcntl is None:
+        return False
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return True
+    except OSError:  # held, or no locks on this file system
+        return False
 
 
 def _is_alive(pid: int) -> bool:

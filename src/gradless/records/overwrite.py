@@ -13,38 +13,33 @@ _FILES = {"environment.json", "metrics.jsonl", "accepted.log", "report.html", "j
     f"best.{suffix}" for suffix in ("txt", "json", "npy")
 }
 _CHECKPOINT = re.compile(r"[0-9]+\.safetensors(\.damaged(-[0-9]+)?)?")
-_DAMAGED_LOG = re.compile(r"accepted\.log\.damaged(-[0-9]+)?")
+_FIGURE = re.compile(r"(training|sweep)\.csv|(training|sweep(-[a-z_]+)?)\.(png|svg)")
 
 
-def clear_run(path: Path) -> tuple[Path, ...]:
-    """Deletes the files of a run that we know by name; returns what else is there, which is kept.
+def clear_run(path: Path) -> None:
+    """Deletes the files of a run that we know by name, and keeps what else is there.
 
     Refuses, before anything is deleted, if one of our names is a link or of another kind than ours.
     """
     ours = event_files(path)
-    kept: list[Path] = []
     temporaries = durable.temporaries(path)
     for entry in sorted(path.iterdir()):
-        is_ours = entry.name in _FILES or bool(_DAMAGED_LOG.fullmatch(entry.name)) or entry in temporaries
+        is_ours = entry.name in _FILES or bool(_FIGURE.fullmatch(entry.name)) or entry in temporaries
         if entry.is_symlink() and (is_ours or entry.name in _STAY):
             raise RunError(f"{entry} is a link, which a run must not contain: remove it first")
         if is_ours and not entry.is_file():
             raise RunError(f"{entry} is not a file, as it is in a run: remove it first")
         if entry.name == "checkpoints":
-            _sort_checkpoints(entry, ours, kept)
+            ours += _checkpoints(entry)
         elif is_ours:
             ours.append(entry)
-        elif entry.name not in _STAY:
-            kept.append(entry)
     for entry in ours:
         disk.unlink(entry)
-    return tuple(kept)
 
 
-def _sort_checkpoints(folder: Path, ours: list[Path], kept: list[Path]) -> None:
+def _checkpoints(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise RunError(f"{folder} is not a folder, as it is in a run: remove it first")
     temporaries = durable.temporaries(folder)
-    for entry in sorted(folder.iterdir()):
-        is_ours = (bool(_CHECKPOINT.fullmatch(entry.name)) and entry.is_file()) or entry in temporaries
-        (ours if is_ours and not entry.is_symlink() else kept).append(entry)
+    named = [entry for entry in sorted(folder.iterdir()) if _CHECKPOINT.fullmatch(entry.name) and entry.is_file()]
+    return [entry for entry in (*named, *temporaries) if not entry.is_symlink()]

@@ -13,7 +13,7 @@ import numpy as np
 from . import checkpoints
 from .accepted import AcceptedLog
 from .accepted_blocks import Flags
-from .errors import DamagedError, RunError
+from .errors import RunError
 from .metrics import Metrics
 from .run_directory import RunDirectory
 from .tensor_file import Tensor
@@ -25,8 +25,8 @@ class Recorder:
     """Writes metrics, accepted steps and checkpoints of a locked run, in an order that resume can rely on.
 
     It begins by cutting metrics and log back to `step`, that of the checkpoint the engine goes on from (0 for a new
-    run). If the log does not reach that far it is a RunError, or with `without_replay` the log is set aside and begun
-    anew. `report` gets one line when trouble begins, when something is dropped, and when the trouble is over.
+    run). If the log does not reach that far it is a RunError. `report` gets one line when trouble begins, when
+    something is dropped, and when the trouble is over.
     """
 
     def __init__(
@@ -36,7 +36,6 @@ class Recorder:
         num_chains: int,
         report: Callable[[str], None],
         *,
-        without_replay: bool = False,
         memory_limit: int = MEMORY_LIMIT,
         retry_seconds: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
@@ -52,19 +51,12 @@ class Recorder:
         self._owes_checkpoint = False
         self._retry_at = 0.0
         try:
-            self._cut_back(step, without_replay)
+            self._cut_back(step)
         except OSError as error:
             raise RunError(f"cannot write to {run.path}: {error.strerror or error}") from error
 
-    def _cut_back(self, step: int, without_replay: bool) -> None:
-        try:
-            self._log.truncate(step)
-        except DamagedError as error:
-            if not without_replay:
-                raise
-            old = self._run.begin_new_accepted_log()
-            self._report(f"{error}; it is now {old.name}, and a new one begins at step {step}")
-            self._log.skip_to(step)
+    def _cut_back(self, step: int) -> None:
+        self._log.truncate(step)
         self._metrics.truncate_after(step)
         self._metrics.sync()
         self._log.sync()

@@ -20,10 +20,9 @@ FORMAT_VERSION = 1
 class RunDirectory:
     """A run on disk. `create` and `resume` hold its lock until `close`; `open` only reads and takes no lock."""
 
-    def __init__(self, path: Path, settings: dict[str, Any], lock: RunLock | None, kept: tuple[Path, ...] = ()) -> None:
+    def __init__(self, path: Path, settings: dict[str, Any], lock: RunLock | None) -> None:
         self.path = path
         self.settings = settings
-        self.kept = kept  # what `create(overwrite=True)` found there, did not know, and left alone
         self._lock = lock
 
     @classmethod
@@ -42,7 +41,8 @@ class RunDirectory:
             raise _cannot("make", path, error) from error
         try:
             _check_free(path, overwrite)  # again, now that nobody else can change it
-            kept = clear_run(path) if overwrite else ()
+            if overwrite:
+                clear_run(path)
             _write_new(path, *texts)
         except OSError as error:
             lock.release()
@@ -50,7 +50,16 @@ class RunDirectory:
         except BaseException:
             lock.release()
             raise
-        return cls(path, _read_settings(path), lock, kept)
+        return cls(path, _read_settings(path), lock)
+
+    @staticmethod
+    def check_free(path: str | Path, overwrite: bool = False) -> None:
+        """Refuses a folder in which `create` could not begin a run, so that nothing is computed in vain."""
+        try:
+            if Path(path).exists():
+                _check_free(Path(path), overwrite)
+        except OSError as error:
+            raise _cannot("make", Path(path), error) from error
 
     @classmethod
     def open(cls, path: str | Path) -> "RunDirectory":
@@ -129,12 +138,6 @@ class RunDirectory:
     def environment(self) -> dict[str, Any]:
         """The contents of environment.json."""
         return _read_table(self.environment_path)
-
-    def begin_new_accepted_log(self) -> Path:
-        """Sets a damaged accepted.log aside and begins an empty one; returns where the old one is."""
-        old = durable.set_aside(self.accepted_path)
-        AcceptedLog.create(self.accepted_path)
-        return old
 
 
 def next_run_path(root: str | Path, problem: str, today: date) -> Path:

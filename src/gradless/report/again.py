@@ -40,8 +40,12 @@ def _more_steps(settings: dict[str, Any]) -> int:
 
 
 def _again(problem: str, settings: dict[str, Any]) -> str | None:
-    """Return the command that made the run, or None where a setting is a function or differs from chain to chain."""
+    """Return the command that made the run, or None where a setting is a function or differs from chain to chain.
+
+    None, too, where the temperature has fallen over fewer steps than the run, which was resumed, then made.
+    """
     algorithm, plan = _table(settings.get("algorithm")), _table(settings.get("plan"))
+    steps = plan.get("steps")
     swept = settings.get("sweep") or []
     words = ["gradless", "sweep" if swept else "train", problem]
     words += _flags(_table(settings.get("options")))
@@ -56,13 +60,14 @@ def _again(problem: str, settings: dict[str, Any]) -> str | None:
             num_points *= len(points)
             value = ",".join(map(_word, points))
         if isinstance(value, dict):
+            if value.get("steps") != steps:
+                return None
             value = f"{_word(value.get('start'))}:{_word(value.get('end'))}"
         if isinstance(value, str) and ":" in value and name != "temperature":
             return None
         flags[name] = value
     if isinstance(algorithm.get("signal_norm"), bool):
         flags["signal_norm"] = algorithm["signal_norm"]
-    steps = plan.get("steps")
     flags |= {"steps": None if steps == LARGEST else steps, "time": plan.get("time_budget")}
     flags |= {name: plan.get(name) for name in PLAN_FLAGS} | _batches(_table(plan.get("batches")))
     flags["select_fraction"] = plan.get("select_fraction") if plan.get("select_every") else None

@@ -3,15 +3,13 @@
 import base64
 import hashlib
 import html
-import json
-import math
 import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from gradless.records import RunError, write_atomic
+from gradless.records import RunError, json_text, write_atomic
 from gradless.report.run_view import RunView
 
 GENERATOR = "gradless report"
@@ -108,18 +106,8 @@ def summary(data: dict[str, Any]) -> str:
 
 def embedded(data: Any) -> str:
     """Return JSON that is safe between <script> tags: no <, > or & can end them, no character is a line break."""
-    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)  # ASCII, so no U+2028 either
+    text = json_text.dumps_for_others(data)  # ASCII, so no U+2028 either
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def joined(names: tuple[str, ...]) -> str:
