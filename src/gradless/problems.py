@@ -181,6 +181,8 @@ def find_problem(name: str) -> Callable[..., Problem]:
 
 def _import_problem(name: str) -> Callable[..., Problem]:
     module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise ValueError(f"problem {name!r} must name a module and what to take from it, as in my_module:problem")
     is_ours = module_name.partition(".")[0] == "gradless"  # a file of the user's must not stand in for what we import
     if not is_ours and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
