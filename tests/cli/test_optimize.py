@@ -288,7 +288,10 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(cli, sim, workers, 
     assert not Path("cut/.work").exists()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGHUP, 129), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)],
+)
 def test_a_signal_ends_the_program_and_saves_everything(cli, sim, tmp_path, number, code):
     text = """
 import os, sys, time

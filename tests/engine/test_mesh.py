@@ -49,7 +49,7 @@ def assert_same(one, other):
 
 
 @needs_devices
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float64])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, pytest.param(np.float64, marks=pytest.mark.soak)])
 def test_numbers_of_any_width_go_from_one_device_to_another(dtype):
     def square(x):
         return jnp.sum(x**2)
