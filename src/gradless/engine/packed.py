@@ -19,8 +19,8 @@ from gradless.faster import multiplies_bytes
 DIVISORS = (255, 1)
 # 1/255 in two parts. A byte times the first, which has 16 binary digits, is exact, so that the sum with the other
 # product is rounded once, as a division is; the compiler makes of a division a product that is off by a digit.
-INVERSE = np.float32(1 / 255).view(np.int32) & ~0xFF
-INVERSE_PARTS = (INVERSE.view(np.float32), np.float32(1 / 255 - float(INVERSE.view(np.float32))))
+COARSE = (np.float32(1 / 255).view(np.int32) & ~0xFF).view(np.float32)
+FINE = np.float32(1 / 255 - float(COARSE))
 MIN_SIZE = 2**16  # numbers; fewer stay in the cache as they are
 AT_A_TIME = 2**18  # numbers looked at, so that data which are no bytes are left after a few
 
@@ -36,7 +36,7 @@ class Bytes:
     def widened(self) -> jax.Array:
         """Return the array of float32."""
         wide = self.array.astype(jnp.float32)
-        return wide if self.divisor == 1 else wide * INVERSE_PARTS[0] + wide * INVERSE_PARTS[1]
+        return wide if self.divisor == 1 else wide * COARSE + wide * FINE
 
 
 def read_as_bytes(value: Callable[..., jax.Array], x: Any, data: Any) -> tuple[Any, bool]:
