@@ -103,6 +103,14 @@ def test_more_steps_are_remembered_and_fewer_lose_nothing(cli, sim):
     assert Path("run/best.txt").read_text() == best
 
 
+def test_a_limit_given_later_takes_the_place_of_the_default_steps(cli, sim, monkeypatch):
+    monkeypatch.setattr("gradless.cli.optimize.STEPS", 5)
+    assert "5 (all steps done)" in cli("optimize", "--command", sim(), *CHAIN, "--run", "run").output
+    again = ["optimize", "--resume", "--trust", "--run", "run"]
+    assert "5 (all steps done)" in cli(*again).output
+    assert "11 (all evaluations done)" in cli(*again, "--evaluations", 12).output
+
+
 def test_a_program_may_change_its_folder(cli, sim):
     text = "import os, sys; os.chdir('/'); print(sum((float(v) - 1) ** 2 for v in open(sys.argv[1])))"
     told = cli("optimize", "--command", sim(text), *CHAIN, "--steps", 2, "--run", "run").output

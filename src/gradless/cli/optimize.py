@@ -127,7 +127,8 @@ def _go_on(ctx: click.Context, flags: dict[str, Any]) -> tuple[RunDirectory, Set
     directory, setup, sitting = go_on(flags["run"], given, flags["trust"])
     try:
         _check_same_algorithm(setup.algorithm, {name: flags[name] for name in said & {"algorithm", *SETTINGS}})
-        flags |= {name: sitting.get(name) for name in set(SITTING) - said if sitting.get(name) is not None}
+        stored = set(SITTING) - said - ({"steps"} if sitting.get("has_default_steps") else set())
+        flags |= {name: sitting.get(name) for name in stored if sitting.get(name) is not None}
         program(setup, flags).check()
         directory.update_settings({**directory.settings, "sitting": _sitting(flags)})
     except BaseException:
@@ -146,7 +147,9 @@ def _check_same_algorithm(algorithm: Algorithm, given: dict[str, Any]) -> None:
 
 
 def _sitting(flags: dict[str, Any]) -> dict[str, Any]:
-    return {name: flags[name] for name in SITTING} | {"steps": _steps(flags)}
+    # The default number of steps is kept for those who watch the run; a limit given later takes its place.
+    default = {"steps": _steps(flags), "has_default_steps": flags["steps"] is None}
+    return {name: flags[name] for name in SITTING} | default
 
 
 def _setup(flags: dict[str, Any]) -> Setup:
