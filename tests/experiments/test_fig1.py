@@ -49,7 +49,7 @@ def runs(low: float, high: float, number: int = 30) -> list[dict]:
 
 GOOD = {
     "curves": curves({"gd": 0.955, "mc": 0.945}, {"gd": 0.1, "mc": 0.3}),
-    "sweep": sweep([0.3, 0.95, 0.5, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1]),
+    "sweep": sweep([0.1, 0.3, 0.95, 0.5, 0.1, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1]),
     "variation": runs(0.94, 0.95),
 }
 CLAIM_OF = {"sweep": "F1a", "curves": "F1b", "variation": "F1c"}
@@ -111,10 +111,16 @@ def test_good_tables_pass_and_are_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("sweep", sweep([0.95, 0.5, 0.3, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1])),  # the maximum of MC at the edge
-        ("sweep", sweep([0.3, 0.93, 0.5, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1])),  # MC below 94%
-        ("sweep", sweep([0.3, 0.95, 0.5, 0.1, 0.1], [0.5, 0.98, 0.94, 0.1, 0.1])),  # GD above 97%
-        ("sweep", sweep([0.3, 0.95, 0.94, 0.1, 0.1], [0.1, 0.96, 0.1, 0.1, 0.1])),  # the plateau of MC is broader
+        (
+            "sweep",
+            sweep([0.95, 0.5, 0.3, 0.1, 0.1, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1]),
+        ),  # the maximum of MC at the edge
+        ("sweep", sweep([0.1, 0.3, 0.93, 0.5, 0.1, 0.1, 0.1], [0.5, 0.96, 0.94, 0.1, 0.1])),  # MC below 94%
+        ("sweep", sweep([0.1, 0.3, 0.95, 0.5, 0.1, 0.1, 0.1], [0.5, 0.98, 0.94, 0.1, 0.1])),  # GD above 97%
+        (
+            "sweep",
+            sweep([0.1, 0.3, 0.95, 0.94, 0.1, 0.1, 0.1], [0.1, 0.96, 0.1, 0.1, 0.1]),
+        ),  # the plateau of MC is broader
         ("curves", curves({"gd": 0.955, "mc": 0.945}, {"gd": 0.4, "mc": 0.3})),  # MC faster early
         ("curves", curves({"gd": 0.965, "mc": 0.945}, {"gd": 0.1, "mc": 0.3})),  # 2 points apart at the end
         ("variation", runs(0.945, 0.946)),
@@ -139,13 +145,33 @@ def test_a_small_scale_or_a_missing_part_decides_nothing(tmp_path):
     assert fig1.draw(tmp_path / "gd")[0].exists()
     assert outcomes(tmp_path / "points", GOOD | {"sweep": GOOD["sweep"][:-1]})["F1a"] == NOT_DECIDED
     assert outcomes(tmp_path / "few", GOOD | {"variation": runs(0.94, 0.95, number=9)})["F1c"] == NOT_DECIDED
+    # A range of 0.1 points may still grow, one of 3 cannot shrink.
+    assert outcomes(tmp_path / "near", GOOD | {"variation": runs(0.945, 0.946, number=20)})["F1c"] == NOT_DECIDED
+    assert outcomes(tmp_path / "wide", GOOD | {"variation": runs(0.92, 0.95, number=20)})["F1c"] == FAIL
 
 
 def test_width_of_a_plateau():
+    settings = np.array([0.1, 1.0, 10.0])
     # 90% of the maximum is 0.9: crossed half-way between 0.8 and 1.0 on both sides of a peak, one decade apart.
-    np.testing.assert_allclose(fig1.plateau(np.array([0.1, 1.0, 10.0]), np.array([0.8, 1.0, 0.8])), 1.0, rtol=1e-12)
-    # The sweep ends before the plateau does: only what was swept counts.
-    np.testing.assert_allclose(fig1.plateau(np.array([0.1, 1.0, 10.0]), np.array([1.0, 1.0, 0.8])), 1.5, rtol=1e-12)
+    assert fig1.plateau(settings, np.array([0.8, 1.0, 0.8])) == (pytest.approx(1.0), False)
+    # The sweep ends before the plateau does, at one end or at the other: what was swept is its least width.
+    assert fig1.plateau(settings, np.array([1.0, 1.0, 0.8])) == (pytest.approx(1.5), True)
+    assert fig1.plateau(settings, np.array([0.8, 1.0, 0.95])) == (pytest.approx(1.5), True)
+
+
+CUT, WHOLE = [0.1, 0.3, 0.95, 0.94, 0.94, 0.94, 0.94], [0.1, 0.3, 0.95, 0.5, 0.1, 0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("mc", "gd", "expected"),
+    [
+        (CUT, [0.1, 0.96, 0.94, 0.94, 0.94], NOT_DECIDED),  # 2 decades against at least 3 of GD
+        (CUT, [0.1, 0.96, 0.94, 0.1, 0.1], FAIL),  # MC's is broader, however far it goes on
+        (WHOLE, [0.94, 0.96, 0.94, 0.94, 0.94], PASS),  # GD's is broader, however far it goes on
+    ],
+)
+def test_a_plateau_that_the_sweep_cuts_off_is_compared_only_as_far_as_it_can_be(tmp_path, mc, gd, expected):
+    assert outcomes(tmp_path, GOOD | {"sweep": sweep(mc, gd)})["F1a"] == expected
 
 
 def test_only_panels_without_curves_have_no_numbers_on_their_axes():

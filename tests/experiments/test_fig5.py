@@ -110,6 +110,17 @@ def test_a_smaller_problem_or_a_shorter_run_decides_nothing_it_cannot(tmp_path):
     assert outcomes(tmp_path)[3] == PASS
 
 
+def test_what_is_still_learning_or_has_not_begun_is_not_decided(tmp_path):
+    save_tables(tmp_path, accuracy=0.99)
+    rows = read_table(tmp_path / "training.csv")
+    better = [row | {"accuracy": 0.993} if row["step"] == 39_600 else row for row in rows]
+    write_table(tmp_path / "training.csv", better)  # its best lies in the last quarter
+    assert outcomes(tmp_path) == [PASS, NOT_DECIDED, PASS, PASS]
+    flat = [row | {"loss": LN2, "gradient_norm": 1e-3} if row["algorithm"] == "aMC" else row for row in rows]
+    write_table(tmp_path / "training.csv", flat)  # it never left the plateau: there is one regime to be seen
+    assert outcomes(tmp_path)[2:] == [NOT_DECIDED, NOT_DECIDED]
+
+
 @pytest.fixture(scope="module")
 def mnist_is_here():
     try:

@@ -26,6 +26,11 @@ TRAINING, FROM_LARGE = "training.csv", "from-large-gradients.csv"
 COLUMNS = ("algorithm", "step", "loss", "accuracy", "acceptance", "sigma", "gradient_norm", "is_over")  # of both
 END = "end-of-aMC.npy"  # the parameters that gradient descent starts from again
 TARGET = 0.998  # the test accuracy of the paper, at which aMC may stop
+IMAGES = 12_665  # zeros and ones of the training set; one epoch
+ASSUMED = (
+    "not in the paper: the number of steps, where the gradient is clipped (1), which pixels are white (above 0.25), "
+    "the start (PyTorch's, of the head N(0, sigma_0^2))"
+)
 KINDS: dict[str, Algorithm] = {
     "aMC": AMC(sigma=1e-3, n_s=100, epsilon=0.0),
     "GD": GradientDescent(learning_rate=1e-3, clip=1.0),
@@ -167,6 +172,7 @@ def _stored_records(path: Path) -> Iterator[dict[str, Any]]:
 def draw(out: Path) -> list[Path]:
     """Draw (a) loss, (b) test accuracy and (c) the norm of the gradient at the models of aMC, with their loss."""
     rows = read_table(out / TRAINING)
+    steps_per_epoch = -(-IMAGES // int(read_table(out / "runs.csv")[0]["batch"]))  # the last minibatch is short
     figure, (loss, accuracy, gradient) = new_figure(3, num_columns=3)
     for kind in ("GD", "Adam", "aMC"):
         mine = [row for row in rows if row["algorithm"] == kind]
@@ -175,19 +181,19 @@ def draw(out: Path) -> list[Path]:
         style: dict[str, Any] = {"color": COLOURS[kind], "linestyle": DASHES[kind], "label": kind}
         style["linewidth"] = {"GD": 3.0, "Adam": 2.0}.get(kind, 1.4)  # to be seen where the curves coincide
         style |= {"marker": MARKERS[kind], "markevery": [len(mine) - 1]} if kind in MARKERS else {}
-        step = column(mine, "step")
-        loss.plot(step, column(mine, "loss"), **style)
-        accuracy.plot(step, 100 * column(mine, "accuracy"), **style)
+        epoch = column(mine, "step") / steps_per_epoch
+        loss.plot(epoch, column(mine, "loss"), **style)
+        accuracy.plot(epoch, 100 * column(mine, "accuracy"), **style)
         if kind == "aMC":
-            gradient.plot(step, column(mine, "gradient_norm"), color=COLOURS["Adam"], linewidth=1.4, label="|∇U|")
-            gradient.plot(step, column(mine, "loss"), "--", color=COLOURS["aMC"], linewidth=1.4, label="U, as in (a)")
+            gradient.plot(epoch, column(mine, "gradient_norm"), color=COLOURS["Adam"], linewidth=1.4, label="|∇U|")
+            gradient.plot(epoch, column(mine, "loss"), "--", color=COLOURS["aMC"], linewidth=1.4, label="U, as in (a)")
     loss.axhline(LN2, color="black", linewidth=0.6, linestyle=(0, (1, 3)))
     loss.annotate(
         "ln 2", (0.98, LN2), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right"
     )
-    loss.set(xlabel="step n", ylabel="loss U (minibatch)", ylim=(0, max(0.8, 1.1 * LN2)))
-    accuracy.set(xlabel="step n", ylabel="test accuracy C (%)", ylim=(40, 101))
-    gradient.set(xlabel="step n", ylabel="|∇U| and U along aMC", yscale="log")
+    loss.set(xlabel="epoch n", ylabel="loss U (minibatch)", ylim=(0, max(0.8, 1.1 * LN2)))
+    accuracy.set(xlabel="epoch n", ylabel="test accuracy C (%)", ylim=(40, 101))
+    gradient.set(xlabel="epoch n", ylabel="|∇U| and U along aMC", yscale="log")
     for letter, axis in zip("abc", (loss, accuracy, gradient), strict=True):
         axis.set_title(f"({letter})", loc="left", fontsize=10)
         axis.grid(alpha=0.25, linewidth=0.5)
@@ -204,7 +210,8 @@ def check(out: Path, scale: str) -> list[Verdict]:
     made = {row["algorithm"]: row["steps"] for row in about}
     is_paper = scale == "paper" and all((row["shrink"], row["batch"], row["hidden"]) == (1, 1500, 64) for row in about)
     sizes = "; ".join(f"{row['algorithm']} {row['steps']:,.0f} steps" for row in about)
-    differs = "" if is_paper else f"smaller than the paper's: images shrunk by {about[0]['shrink']:g}, {sizes}"
+    smaller = "" if is_paper else f"smaller than the paper's: images shrunk by {about[0]['shrink']:g}, {sizes}; "
+    differs = smaller + ASSUMED
     planned = SCALES["paper"]
     of = {kind: [row for row in rows if row["algorithm"] == kind] for kind in KINDS}
     is_over = made.get("aMC", 0) >= planned.steps or any(row["accuracy"] >= TARGET for row in of["aMC"])
@@ -212,7 +219,7 @@ def check(out: Path, scale: str) -> list[Verdict]:
         _judge_gradients(
             of, differs, is_paper and min(made.get(k, 0) for k in ("GD", "Adam")) >= planned.steps_gradient
         ),
-        _judge_accuracy(of["aMC"], differs, is_paper, is_over),
+        _judge_accuracy(of["aMC"], differs, is_paper),
         _judge_regimes(of["aMC"], differs, is_paper, is_over),
         _judge_explosion(again, of["aMC"], differs, is_paper),
     ]
@@ -232,18 +239,21 @@ def _judge_gradients(of: dict[str, list[dict[str, Any]]], differs: str, is_decid
     )
 
 
-def _judge_accuracy(rows: list[dict[str, Any]], differs: str, is_paper: bool, is_over: bool) -> Verdict:
+def _judge_accuracy(rows: list[dict[str, Any]], differs: str, is_paper: bool) -> Verdict:
     accuracy = column(rows, "accuracy")
     best = float(np.nanmax(accuracy)) if len(rows) else float("nan")
+    # How long the run may take is our choice: it falls short of the claim only once it no longer learns.
+    is_stalled = len(rows) > 0 and rows[-1]["step"] >= SCALES["paper"].steps
+    is_stalled = is_stalled and int(np.nanargmax(accuracy)) < 3 * len(rows) // 4
     return judge(
         "F5b",
         "aMC reaches 99.8% on the test set",
         f"{100 * best:.2f}% at best, {100 * accuracy[-1]:.2f}% after {rows[-1]['step']:,.0f} steps"
         if rows
         else "no run",
-        "aMC >= 99.7%",
+        "aMC >= 99.7%; below it only a run that has not improved in its last quarter decides",
         holds=best >= 0.997,
-        is_decided=is_paper and (best >= 0.997 or is_over),
+        is_decided=is_paper and (best >= 0.997 or is_stalled),
         differs=differs,
     )
 
@@ -270,7 +280,7 @@ def _judge_regimes(rows: list[dict[str, Any]], differs: str, is_paper: bool, is_
         measured,
         "ratio of medians, off and on the plateau U = ln 2, >= 100",
         holds=ratio >= 100,
-        is_decided=is_paper and (ratio >= 100 or is_over),
+        is_decided=is_paper and is_seen and (ratio >= 100 or is_over),
         differs=differs,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradless.experiments.fig6.settings import DEEPER, KINDS, LABELS, PLATEAU, TRAINED
-from gradless.experiments.fig6.survival import end_of, induction_times
+from gradless.experiments.fig6.survival import end_of, induction_times, survival
 from gradless.experiments.tables import column, read_table, table_so_far
 from gradless.plots import new_figure, save
 
@@ -92,9 +92,16 @@ def _draw_survival(axis: Any, rows: list[dict[str, Any]], depths: Sequence[float
         if not mine:
             continue
         times, seen = induction_times(mine, end_of(rows))
-        steps = np.concatenate([[1.0], np.sort(times[seen]), [times.max()]])
-        alive = np.concatenate([1 - np.arange(seen.sum() + 1) / len(mine), [1 - seen.sum() / len(mine)]])
-        axis.step(steps, alive, dash, where="post", color=str(shade), label=f"d = {depth:g}")
+        when, shares = survival(times, seen)
+        waiting = np.concatenate([[1.0], shares])
+        axis.step(
+            [1.0, *when, times.max()],
+            [*waiting, waiting[-1]],
+            dash,
+            where="post",
+            color=str(shade),
+            label=f"d = {depth:g}",
+        )
     axis.set(xlabel="epoch n", ylabel="untrained runs", xscale="log", ylim=(-0.03, 1.05))
     axis.set_title(f"(c)  {LABELS[kind]}", loc="left", fontsize=10)
     if axis.lines:

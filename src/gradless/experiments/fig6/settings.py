@@ -24,6 +24,8 @@ KINDS: dict[str, Algorithm] = {
 LABELS = {"GD": "GD", "Adam": "Adam", "aMC off": "aMC, signal norm off", "aMC on": "aMC, signal norm on"}
 KAIMING = "the paper's \"Kaiming\" start is taken to be PyTorch's default"
 ENDS_EARLY = "a run ends before 1e6 epochs once it is trained or frozen"
+FEWER = f"from {MIN_RUNS} runs on of each algorithm at each depth, some of each start"
+LAYER_NORM = "layer norm stands before each activation, with a scale and an offset that are trained too"
 
 
 @dataclass(frozen=True)

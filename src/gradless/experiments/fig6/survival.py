@@ -20,6 +20,17 @@ def end_of(rows: Sequence[dict[str, Any]]) -> float:
     return max((float(row["steps"]) for row in rows), default=0.0)
 
 
+def survival(times: np.ndarray, is_event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the times of events and the share of runs that wait beyond each, by Kaplan and Meier.
+
+    Runs that were stopped count as long as they were watched: at each time with d events among n runs still waiting
+    the share falls by the factor 1 - d/n.
+    """
+    when = np.unique(times[is_event])
+    factors = [1 - np.sum(is_event & (times == time)) / np.sum(times >= time) for time in when]
+    return when, np.cumprod(factors)
+
+
 def log_rank(times: np.ndarray, is_event: np.ndarray, is_first: np.ndarray) -> tuple[float, float, float]:
     """Return observed and expected events of the first of two groups, and their variance under equal rates.
 
