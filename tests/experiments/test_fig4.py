@@ -10,7 +10,7 @@ from gradless.data import log_sine
 from gradless.data.functions import log_term
 from gradless.experiments import fig4
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
-from gradless.experiments.fig4.medians import medians, overlap
+from gradless.experiments.fig4.medians import by_algorithm, medians, overlap, step_of_outputs
 from gradless.experiments.fig4.running import collect
 from gradless.experiments.fig4.settings import ALGORITHMS, MINUS, PLUS, SINE, ZERO
 from gradless.experiments.tables import column, read_table, write_table
@@ -78,9 +78,18 @@ def test_check_judges_order_dip_and_overlap(tmp_path, numbers, outcomes):
     assert [verdict.outcome for verdict in verdicts] == outcomes
 
 
-def test_a_sine_not_begun_is_not_decided_at_the_quick_scale(tmp_path):
-    write_table(tmp_path / "training.csv", table(shares=dict.fromkeys(SHARES, 0.02)))
+def test_a_small_scale_decides_nothing(tmp_path):
+    write_table(tmp_path / "training.csv", table())
     assert [verdict.outcome for verdict in fig4.check(tmp_path, "quick")] == [NOT_DECIDED] * 3
+
+
+def test_nets_are_compared_where_epsilon_0_starts_on_the_sine_or_has_ended_without():
+    begun, not_begun = table(), table(shares=SHARES | {ZERO: 0.05})
+    frozen = [row for row in not_begun if row["algorithm"] != MINUS or row["step"] <= 10]
+    assert step_of_outputs(by_algorithm(begun)) == 20
+    assert step_of_outputs(by_algorithm(frozen)) == 20  # where a net that froze before is what it was
+    longer = begun + [row | {"step": 30} for row in begun if row["step"] == 20]
+    assert step_of_outputs(by_algorithm(longer)) == 20
 
 
 def test_a_stopped_figure_shows_what_there_is(tmp_path):

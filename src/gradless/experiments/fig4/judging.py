@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gradless.experiments.claims import Verdict, judge, not_run
-from gradless.experiments.fig4.medians import by_algorithm, starting_step
+from gradless.experiments.fig4.medians import by_algorithm, last_before, starting_step, step_of_outputs
 from gradless.experiments.fig4.settings import ALGORITHMS, LEARNT, MIN_RUNS, MINUS, NAMES, PLUS, STARTED, ZERO
 from gradless.experiments.tables import column, read_table
 
@@ -19,8 +19,8 @@ def check(out: Path, scale: str) -> list[Verdict]:
         return [not_run(claim, says, missing, rule) for claim, (says, rule) in CLAIMS.items()]
     runs = {(row["algorithm"], row["block"], row["chain"]) for row in rows if row["is_over"]}
     number = min(sum(name == run[0] for run in runs) for name in ALGORITHMS)
-    is_real = scale != "smoke" and number >= MIN_RUNS
-    verdicts = [_order(of, scale, is_real), _dip_and_rise(of, scale, is_real), _learnt(of, is_real)]
+    is_decided = scale == "paper" and number >= MIN_RUNS
+    verdicts = [_order(of, is_decided), _dip_and_rise(of, is_decided), _learnt(of, is_decided)]
     ours = f"here {of[ZERO][-1]['step']:,.0f} steps of aMC, and {number} runs of each or more"
     return [verdict._replace(differs=f"{DIFFERS}: {ours}") for verdict in verdicts]
 
@@ -32,7 +32,7 @@ CLAIMS = {  # what each says, and the rule
     ),
     "F4b": (
         "pseudo-loss U' dips, then rises as the sine is learnt",
-        "for Adam and epsilon > 0, median U' at first and at the end above twice its least",
+        "for Adam and epsilon > 0, median U' at first and at the end above twice its least, and sine learnt since then",
     ),
     "F4c": (
         "when epsilon = 0 starts on the sine, epsilon > 0 has learnt it, epsilon < 0 not at all",
@@ -47,8 +47,8 @@ def _end(rows: list[dict[str, Any]], quantity: str) -> float:
     return float(np.median(column(rows[-max(1, len(rows) // 20) :], quantity)))
 
 
-def _order(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Verdict:
-    """Judge F4a at the end; at a smaller scale than the paper's, if the sine has begun to be learnt there."""
+def _order(of: dict[str, list[dict[str, Any]]], is_decided: bool) -> Verdict:
+    """Judge F4a at the end."""
     last = {name: _end(rows, "loss") for name, rows in of.items()}
     says, rule = CLAIMS["F4a"]
     steps, others = of[ZERO][-1]["step"], of["gd"][-1]["step"]
@@ -59,11 +59,11 @@ def _order(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Ve
         ", ".join(f"{name} {loss:.3g}" for name, loss in last.items()) + f" after {steps:,.0f} steps{fewer}",
         rule,
         holds=last[PLUS] < last[ZERO] < last[MINUS] and last["adam"] < last["gd"],
-        is_decided=is_real and (scale == "paper" or _end(of[PLUS], "overlap") > STARTED),
+        is_decided=is_decided,
     )
 
 
-def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool) -> Verdict:
+def _dip_and_rise(of: dict[str, list[dict[str, Any]]], is_decided: bool) -> Verdict:
     """Judge F4b: U' at the end at least twice its least, and more of the sine learnt since."""
     words, holds = [], True
     for name in ("adam", PLUS):
@@ -73,14 +73,13 @@ def _dip_and_rise(of: dict[str, list[dict[str, Any]]], scale: str, is_real: bool
         words.append(f"{name} {least:.2g} at step {dip['step']:,.0f}, {end:.2g} at the end with {learnt}")
         holds &= min(of[name][0]["pseudo_loss"], end) > 2 * least and _end(of[name], "overlap") > dip["overlap"]
     says, rule = CLAIMS["F4b"]
-    return judge("F4b", says, "; ".join(words), rule, holds=holds, is_decided=is_real and scale == "paper")
+    return judge("F4b", says, "; ".join(words), rule, holds=holds, is_decided=is_decided)
 
 
-def _learnt(of: dict[str, list[dict[str, Any]]], is_real: bool) -> Verdict:
+def _learnt(of: dict[str, list[dict[str, Any]]], is_decided: bool) -> Verdict:
     """Judge F4c, at the step at which epsilon = 0 starts on the sine."""
-    start = starting_step(of[ZERO])
-    step = of[ZERO][-1]["step"] if start is None else start
-    at = {name: [row["overlap"] for row in of[name] if row["step"] <= step][-1] for name in NAMES.values()}
+    step = step_of_outputs(of)
+    at = {name: last_before(of[name], step)["overlap"] for name in NAMES.values()}
     says, rule = CLAIMS["F4c"]
     return judge(
         "F4c",
@@ -88,5 +87,5 @@ def _learnt(of: dict[str, list[dict[str, Any]]], is_real: bool) -> Verdict:
         ", ".join(f"{name} {value:.2f}" for name, value in at.items()) + f" at step {step:,.0f}",
         rule,
         holds=at[PLUS] > LEARNT > at[ZERO] > STARTED > at[MINUS],
-        is_decided=is_real and start is not None,
+        is_decided=is_decided and starting_step(of[ZERO]) is not None,
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from gradless.experiments.fig4.settings import ALGORITHMS, SINE, STARTED
+from gradless.experiments.fig4.settings import ALGORITHMS, SINE, STARTED, ZERO
 from gradless.experiments.tables import column
 
 
@@ -65,3 +65,9 @@ def starting_step(rows: list[dict[str, Any]]) -> int | None:
     """
     least = int(np.argmin(column(rows, "overlap")))
     return next((row["step"] for row in rows[least:] if row["overlap"] > STARTED), None)
+
+
+def step_of_outputs(of: dict[str, list[dict[str, Any]]]) -> int:
+    """Return the step at which aMC's nets are compared: where epsilon = 0 starts on the sine, if not yet, its last."""
+    start = starting_step(of[ZERO])
+    return int(of[ZERO][-1]["step"]) if start is None else start

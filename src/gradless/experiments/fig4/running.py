@@ -8,8 +8,8 @@ import numpy as np
 from gradless import data
 from gradless.data.functions import log_term
 from gradless.engine.session import precision_of
-from gradless.experiments.fig4.medians import by_algorithm, last_before, overlap, starting_step
-from gradless.experiments.fig4.settings import ALGORITHMS, INIT, NAMES, ZERO, Cell, Scale, cells
+from gradless.experiments.fig4.medians import by_algorithm, last_before, overlap, step_of_outputs
+from gradless.experiments.fig4.settings import ALGORITHMS, INIT, NAMES, Cell, Scale, cells
 from gradless.experiments.tables import furthest, over, table_so_far, write_table
 from gradless.experiments.workshop import Run, Stopped, Workshop, has_checkpoint, is_finished, read_run
 from gradless.plots import held
@@ -77,7 +77,7 @@ def collect_outputs(out: Path, scale: Scale) -> None:
     if not set(NAMES.values()) <= {cell.algorithm for cell in stored}:
         return
     of = by_algorithm(table_so_far(out / "training.csv"))
-    step = starting_step(of[ZERO]) or min(of[name][-1]["step"] for name in NAMES.values())
+    step = step_of_outputs(of)
     said = (_outputs(name, stored, last_before(of[name], step)["overlap"], step) for name in NAMES.values())
     write_table(out / "outputs.csv", [row for rows in said for row in rows])
 
