@@ -1,5 +1,6 @@
 """Fig. 8: smoke scale makes data, picture and verdict; hand-made tables are judged as the claim says."""
 
+import jax
 import pytest
 
 from gradless.data.store import DataUnavailable
@@ -7,6 +8,7 @@ from gradless.experiments import fig8
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
 from gradless.experiments.tables import read_table, write_table
 from gradless.experiments.workshop import Workshop
+from gradless.models import ResNet
 
 
 def write_curves(out, amc: float, device: str) -> None:
@@ -92,5 +94,12 @@ def test_the_quick_net_is_resnet_18_with_fewer_channels():
         problem = fig8.small_resnet(**fig8.SCALES["quick"].options)
     except DataUnavailable as error:
         pytest.skip(str(error).splitlines()[0])
+
+    def shapes(init):
+        return jax.eval_shape(init, jax.random.key(0))
+
+    found, whole = shapes(problem.init), shapes(lambda key: ResNet().init(key, "kaiming"))
+    assert jax.tree.structure(found) == jax.tree.structure(whole)  # as many stages, blocks and layers
+    assert found == shapes(lambda key: ResNet(channels=(8, 16, 32, 64)).init(key, "kaiming"))
     assert problem.data[0].shape == (60_000, 28, 28, 1)
     assert problem.test[0].shape == (500, 28, 28, 1)

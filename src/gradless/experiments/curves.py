@@ -87,9 +87,9 @@ def draw_curve(
     axis.plot(column(mine, x), values, dash, color=colour, label=label, linewidth=1.8)
 
 
-def finish_panels(loss_axis: Any, accuracy_axis: Any, x: str, letter: str) -> None:
+def finish_panels(loss_axis: Any, accuracy_axis: Any, x: str, letter: str, loss: str = "training loss U") -> None:
     """Name the axes of a panel of losses and one of accuracies."""
-    loss_axis.set(xlabel=x, ylabel="training loss U", xscale="log", title=f"{letter} loss".strip())
+    loss_axis.set(xlabel=x, ylabel=loss, xscale="log", title=f"{letter} loss".strip())
     losses = [loss for line in loss_axis.lines for loss in line.get_ydata()]
     if losses and max(losses) > 3 * min(losses) > 0:
         loss_axis.set_yscale("log")

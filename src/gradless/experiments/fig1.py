@@ -170,7 +170,7 @@ def _last(step: np.ndarray, accuracy: np.ndarray) -> tuple[float, int]:
 def draw(out: Path) -> list[Path]:
     """Draw the paper's panels (a) and (b), and the runs of Sec. II F as (c); what has not been run stays empty."""
     curves = read_table(out / TABLE)
-    figure, (sweep_axis, loss_axis, runs_axis, accuracy_axis) = new_figure(4)
+    figure, (sweep_axis, loss_axis, accuracy_axis, runs_axis) = new_figure(4)
     _draw_sweep(sweep_axis, table_so_far(out / "sweep.csv"))
     _draw_runs(runs_axis, table_so_far(out / "variation.csv"))
     for name in ("gd", "mc"):

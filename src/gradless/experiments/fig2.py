@@ -193,12 +193,13 @@ def _draw_cuts(axis: Any, rows: list[dict[str, Any]], shades: tuple[str, ...]) -
             label=f"U₀ = {cut:g}",
         )
     sizes = column(rows, "parameters")
-    axis.set(xlabel="number of parameters N", ylabel="A(U₀)", xscale="log", yscale="log", ylim=(2e-3, 1))
+    axis.set(xlabel="number of parameters N", ylabel="A(U₀)", xscale="log", yscale="log", ylim=(1e-3, 1))
     axis.set_xlim(0.6 * min(sizes.min(), 1_000), 1.7 * max(sizes.max(), 10_000))  # two ticks at least
     axis.tick_params(axis="x", which="minor", labelbottom=False)
     axis.grid(alpha=0.2, linewidth=0.5)
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(frameon=False, fontsize=7, ncols=3, loc="lower left")
+        # Opaque: the guide and long error bars would cross it.
+        axis.legend(fontsize=7, ncols=3, loc="lower left", framealpha=1, edgecolor="none")
 
 
 def _draw_guide(axis: Any, rows: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from gradless.experiments.claims import Verdict, judge
 from gradless.experiments.tables import column, furthest, over, read_table, table_so_far, write_table
 from gradless.experiments.workshop import Workshop, has_checkpoint, is_finished, read_run
 from gradless.kernels import AMC, Adam, GradientDescent
-from gradless.plots import new_figure, save
+from gradless.plots import COLOURS, DASHES, new_figure, save
 from gradless.problem import Problem
 from gradless.problems import mnist_rnn
 from gradless.types import Algorithm, Params
@@ -40,8 +40,6 @@ AGAIN: dict[str, Algorithm] = {  # started where aMC has ended, in the regime of
     "GD without clipping": GradientDescent(learning_rate=1e-3),
     "GD with clipping": GradientDescent(learning_rate=1e-3, clip=1.0),
 }
-COLOURS = {"aMC": "#2e8b57", "GD": "#7f7f7f", "Adam": "#4aa3df"}
-DASHES = {"aMC": "-", "GD": ":", "Adam": "-."}
 MARKERS = {"GD": "s", "Adam": "D"}  # where their curves end, at a small scale long before aMC's
 
 
@@ -178,15 +176,15 @@ def draw(out: Path) -> list[Path]:
         mine = [row for row in rows if row["algorithm"] == kind]
         if not mine:
             continue
-        style: dict[str, Any] = {"color": COLOURS[kind], "linestyle": DASHES[kind], "label": kind}
+        style: dict[str, Any] = {"color": COLOURS[kind.lower()], "linestyle": DASHES[kind.lower()], "label": kind}
         style["linewidth"] = {"GD": 3.0, "Adam": 2.0}.get(kind, 1.4)  # to be seen where the curves coincide
         style |= {"marker": MARKERS[kind], "markevery": [len(mine) - 1]} if kind in MARKERS else {}
         epoch = column(mine, "step") / steps_per_epoch
         loss.plot(epoch, column(mine, "loss"), **style)
         accuracy.plot(epoch, 100 * column(mine, "accuracy"), **style)
         if kind == "aMC":
-            gradient.plot(epoch, column(mine, "gradient_norm"), color=COLOURS["Adam"], linewidth=1.4, label="|∇U|")
-            gradient.plot(epoch, column(mine, "loss"), "--", color=COLOURS["aMC"], linewidth=1.4, label="U, as in (a)")
+            gradient.plot(epoch, column(mine, "gradient_norm"), color=COLOURS["adam"], linewidth=1.4, label="|∇U|")
+            gradient.plot(epoch, column(mine, "loss"), "--", color=COLOURS["amc"], linewidth=1.4, label="U, as in (a)")
     loss.axhline(LN2, color="black", linewidth=0.6, linestyle=(0, (1, 3)))
     loss.annotate(
         "ln 2", (0.98, LN2), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right"

@@ -84,7 +84,7 @@ def draw(out: Path) -> list[Path]:
         for axis, abscissa in zip(axes[4:], ("samples", "seconds"), strict=True):
             draw_curve(axis, rows, name, abscissa, "accuracy", colour, dash, label)
     finish_panels(axes[0], axes[1], "epoch n", "(a)")
-    finish_panels(axes[2], axes[3], "epoch n", "(b)")
+    finish_panels(axes[2], axes[3], "epoch n", "(b)", loss="loss U of the batch")
     for axis, words in ((axes[4], "samples seen"), (axes[5], "time (s)")):
         axis.set(xlabel=words, ylabel="test accuracy C (%)", xscale="log", title=f"(b) against {words}", ylim=(0, 100))
         name_curves(axis)

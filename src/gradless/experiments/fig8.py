@@ -58,7 +58,7 @@ SCALES = {
         steps=STEPS,
         minibatch=1_000,
         records=500,
-        budget="8 min for a short run, a week for all",
+        budget="8 min for a short run; without an accelerator 25 days for all",
         steps_on_cpu=100,
     ),
 }
@@ -162,7 +162,7 @@ def draw(out: Path) -> list[Path]:
     for name in ("gd", "amc"):
         draw_curve(loss_axis, rows, name, "epoch", "loss", COLOURS[name], DASHES[name], NAMES[name])
         draw_curve(accuracy_axis, rows, name, "epoch", "accuracy", COLOURS[name], DASHES[name], NAMES[name])
-    finish_panels(loss_axis, accuracy_axis, "epoch n", "")
+    finish_panels(loss_axis, accuracy_axis, "epoch n", "", loss="loss U of the batch")
     loss_axis.set_title("(a) loss")
     accuracy_axis.set_title("(b) accuracy")
     return [save(figure, out / "fig8")]
