@@ -3,15 +3,14 @@
 #
 # A convolutional net written in flax, as it is, on the 8x8 digits of scikit-learn. gradless takes the parameters as the
 # pytree that they are and finds the layers for signal norm in the traced loss: nothing is wrapped. Needs
-# `pip install 'gradless[flax]'`. Half a minute.
+# `pip install '.[flax]'`, from the checkout. Half a minute.
 
 # %%
 import importlib.util
 import sys
 
 if importlib.util.find_spec("flax") is None:
-    print("flax is not installed: pip install 'gradless[flax]'")
-    sys.exit(1)
+    sys.exit("flax is not installed: pip install '.[flax]', in the checkout")
 
 import jax
 import jax.numpy as jnp

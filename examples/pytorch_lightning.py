@@ -1,11 +1,15 @@
 """aMC in a Lightning module: manual optimisation, because there is nothing to call backward() on.
 
-Needs `pip install lightning`; without it the example says so and ends.
+Needs `pip install '.[torch]'`, from the checkout, and `pip install lightning`; without them the example says so and
+ends.
 """
 
 import argparse
 import importlib.util
 import sys
+
+if importlib.util.find_spec("torch") is None:
+    sys.exit("PyTorch is not installed: pip install '.[torch]', in the checkout")
 
 import torch
 from torch import nn

@@ -3,10 +3,15 @@
 #
 # `gradless.pytorch.AMC` is an ordinary `torch.optim.Optimizer` that needs the loss and no gradient. Here a small
 # net learns a sine. Half-way the net and the optimizer are saved and loaded again, and go on to the last bit. Some
-# seconds. Needs `pip install 'gradless[torch]'`.
+# seconds. Needs `pip install '.[torch]'`, from the checkout.
 
 # %%
+import importlib.util
 import io
+import sys
+
+if importlib.util.find_spec("torch") is None:
+    sys.exit("PyTorch is not installed: pip install '.[torch]', in the checkout")
 
 import matplotlib.pyplot as plt
 import torch

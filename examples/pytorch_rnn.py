@@ -9,6 +9,11 @@ PyTorch module; it does not show that gradients fail. That is the paper's size, 
 """
 
 import argparse
+import importlib.util
+import sys
+
+if importlib.util.find_spec("torch") is None:
+    sys.exit("PyTorch is not installed: pip install '.[torch]', in the checkout")
 
 import torch
 from torch import nn

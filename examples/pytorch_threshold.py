@@ -5,6 +5,11 @@ in a ring. Both are flat almost everywhere: autograd finds no path from the loss
 """
 
 import argparse
+import importlib.util
+import sys
+
+if importlib.util.find_spec("torch") is None:
+    sys.exit("PyTorch is not installed: pip install '.[torch]', in the checkout")
 
 import torch
 from torch import nn

@@ -74,7 +74,7 @@ def check_command(words):
     elif words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words[1]
     elif words[0] == "pip":
-        extras = [one for word in words for one in re.findall(r"gradless\[([\w,]+)\]", word)]
+        extras = [one for word in words for one in re.findall(r"^(?:gradless|\.)\[([\w,]+)\]$", word)]
         assert {name for one in extras for name in one.split(",")} <= EXTRAS.keys()
     elif words[:2] == ["python", "-m"]:
         name = words[2].replace(".", "/")
@@ -102,7 +102,13 @@ def test_wrong_commands_are_noticed():
     for words in ("trian digits", "train digits --sigmas 1", "train digits --depth 3", "train digits --steps many"):
         with pytest.raises((click.ClickException, AssertionError)):
             check_command(["gradless", *words.split()])
-    for words in ("make nothing", "pip install gradless[all]", "python -m bench.nothing", "rm -r x"):
+    for words in (
+        "make nothing",
+        "pip install gradless[all]",
+        "pip install .[all]",
+        "python -m bench.nothing",
+        "rm -r x",
+    ):
         with pytest.raises(AssertionError):
             check_command(words.split())
 
