@@ -156,7 +156,7 @@ def record_of():
             log = AcceptedLog(run.accepted_path, len(newest.meta["chains"]))
             accepted = [log.read(place, newest.step).tolist() for place in range(log.num_chains)]
             settings = {**run.settings, "plan": {**run.settings["plan"], "time_budget": None, "checkpoint_every": 0}}
-        meta = {name: value for name, value in newest.meta.items() if name not in ("seconds", "settings")}
+        meta = {name: value for name, value in newest.meta.items() if name not in ("seconds", "spent", "settings")}
         tensors = {name: (str(one.dtype), one.shape, one.tobytes()) for name, one in newest.tensors.items()}
         return {
             "step": newest.step,

@@ -14,6 +14,9 @@ import pytest
 
 import gradless
 from gradless.cli import main
+from gradless.kernels import ALGORITHMS
+from gradless.problem import Problem
+from gradless.runs import named_parameters, rebuild
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -122,8 +125,8 @@ def test_the_problem_of_the_docs_trains_by_name(tmp_path):
     assert "accuracy 1" in done.stdout
 
 
-def test_the_kernel_of_the_docs_serves_everything(tmp_path):
-    """The page says that a kernel can be recorded, gone on with, and told losses from outside."""
+def test_the_kernel_of_the_docs_serves_everything(tmp_path, monkeypatch):
+    """The page says that a kernel can be recorded, gone on with, evaluated ahead, and told losses from outside."""
     names = {}
     (block,) = blocks(KERNEL, "python")
     exec(compile(block, "your-own-kernel.md", "exec"), names)  # noqa: S102 (our own page)
@@ -134,7 +137,18 @@ def test_the_kernel_of_the_docs_serves_everything(tmp_path):
     resumed = gradless.resume(tmp_path / "run", steps=60, algorithm=kernel, **given)
     assert (resumed.params == whole.params).all()
     assert 0 < whole.acceptance < 1
+    monkeypatch.setitem(ALGORITHMS, "partial", names["PartialMetropolis"])
+    replayed = rebuild(tmp_path / "run", 60, Problem(start, names["valley"]))
+    assert (named_parameters(replayed)["x"] == whole.params).all()
+    ahead = gradless.train(kernel, **given, steps=60, speculate=4)
+    assert (ahead.params == whole.params).all()
     assert gradless.minimize(names["valley"], [-2.0, 2.0], algorithm=kernel, maxfev=50).fun < 409
+    chain, alone = (gradless.AskTell(kernel, [-2.0, 2.0], seed=1) for _ in range(2))
+    for _ in range(20):
+        chain.tell([names["valley"](x).item() for x in chain.ask(4)])
+    while alone.step < chain.step:
+        alone.tell([names["valley"](x).item() for x in alone.ask(1)])
+    assert (chain.ask(1) == alone.ask(1)).all()
     with pytest.raises(ValueError, match="part must be above 0 and at most 1, got 2"):
         names["PartialMetropolis"](part=2)
 

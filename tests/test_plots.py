@@ -116,6 +116,15 @@ def test_a_comparison_is_drawn_whatever_came_of_it(tmp_path, loss, num_chains):
     assert_is_figure(tmp_path / "comparison")
 
 
+def test_kernels_of_ones_own_are_drawn_apart_from_the_papers(tmp_path, monkeypatch):
+    lines = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: lines.extend(figure.axes[0].lines))
+    columns = {name: np.arange(3.0) for name in ("step", "samples", "seconds", "loss")}
+    plots.draw_comparison(tmp_path, dict.fromkeys(["mc", "mine", "yours"], columns), None)
+    assert [line.get_label() for line in lines] == ["mc", "mine", "yours"]
+    assert len({line.get_color() for line in lines}) == 3
+
+
 def test_a_name_in_letters_that_the_font_lacks_is_no_warning(tmp_path):
     step = np.arange(3.0)
     columns = {"step": step, "samples": step, "seconds": step, "loss": step + 1, "误差": step + 1}

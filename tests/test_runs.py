@@ -75,8 +75,56 @@ def test_a_run_out_of_time_is_complete_and_goes_on(case_named, record_of, tmp_pa
     result = case.train(tmp_path / "run", time_budget=1e-9)
     assert result.stopped_by == "time"
     assert record_of(tmp_path / "run")["step"] == result.steps < 60
-    assert case.resume(tmp_path / "run").stopped_by == "steps"
+    assert case.resume(tmp_path / "run", steps=60).stopped_by == "steps"
     assert record_of(tmp_path / "run") == record_of(case.whole)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """A callback that takes ten seconds, on a clock that nothing else moves."""
+    clock = [0.0]
+    monkeypatch.setattr("gradless.engine.session.time.perf_counter", lambda: clock[0])
+
+    def callback(numbers):
+        clock[0] += 10
+
+    callback.clock = clock
+    return callback
+
+
+def test_without_limits_a_run_goes_on_for_the_rest_of_its_time_and_no_longer(
+    case_named, contents, one_step_rounds, slow, tmp_path
+):
+    case, run = case_named("amc"), tmp_path / "run"
+    with pytest.raises(Cut):
+        case.train(run, time_budget=100.0, callback=cut_at(5))
+    old = load(list_checkpoints(run / "checkpoints")[0])
+    save(run / "checkpoints", old.step, old.tensors, old.meta | {"spent": 70.0})
+    result = case.resume(run, callback=slow)
+    assert (result.stopped_by, slow.clock[0], result.steps) == (
+        "time",
+        30.0,
+        7,
+    )  # before the first step it is called too
+    before = contents(run)
+    result = case.resume(run)
+    assert (result.stopped_by, result.steps) == ("time", 7)
+    assert contents(run) == before
+    result = case.resume(run, time_budget=20.0, callback=slow)
+    assert (result.stopped_by, slow.clock[0], result.steps) == ("time", 50.0, 8)
+
+
+def test_steps_that_are_asked_for_take_the_place_of_the_time(case_named, one_step_rounds, tmp_path):
+    case, run = case_named("amc"), tmp_path / "run"
+    assert case.train(run, time_budget=1e-9).stopped_by == "time"
+    with pytest.raises(Cut):
+        case.resume(run, steps=60, callback=cut_at(20))
+    assert case.resume(run).stopped_by == "steps"
+
+
+def test_data_without_a_loss_are_refused_before_they_are_ignored(case_named):
+    with pytest.raises(ValueError, match=r"^data, metrics without loss: "):
+        resume(case_named("amc").whole, data=np.zeros(3), metrics={})
 
 
 def test_a_time_budget_of_resume_counts_from_now(case_named, tmp_path, one_step_rounds):
@@ -84,7 +132,7 @@ def test_a_time_budget_of_resume_counts_from_now(case_named, tmp_path, one_step_
     with pytest.raises(Cut):
         case.train(run, callback=cut_at(5))
     old = load(list_checkpoints(run / "checkpoints")[0])
-    save(run / "checkpoints", old.step, old.tensors, old.meta | {"seconds": 1e6})
+    save(run / "checkpoints", old.step, old.tensors, old.meta | {"spent": 1e6})
     assert case.resume(run, time_budget=1000.0).stopped_by == "steps"
 
 

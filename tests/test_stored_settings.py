@@ -43,6 +43,8 @@ NOT_PLANS = [
     PLAN | {"stop_when_frozen": []},
     PLAN | {"checkpoint_every": "x"},
     PLAN | {"time_budget": "x"},
+    PLAN | {"time_budget": [1.0, 2.0]},
+    PLAN | {"time_budget": 10**400},
 ]
 
 

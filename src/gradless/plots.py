@@ -7,6 +7,7 @@ import csv
 import io
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from gradless.records import Metrics, RunDirectory, write_atomic
 
 COLOURS = {"mc": "#1f4e9c", "amc": "#2e8b57", "gd": "#7f7f7f", "adam": "#4aa3df"}  # as in the paper
 DASHES = {"mc": "--", "amc": "-", "gd": ":", "adam": "-."}  # so that grey print can be read
+OTHERS = (("#8c564b", (0, (3, 1, 1, 1))), ("#b8860b", (0, (1, 3))), ("#7b4fa3", (0, (6, 2))))  # users' own kernels
+GRADIENT = ("gd", "adam")  # without acceptance and sigma
 COMMON = ("step", "seconds", "epoch", "evaluations", "samples", "loss", "acceptance", "sigma", "nonfinite", "is_frozen")
 PERCENTILES = (10, 50, 90)
 
@@ -35,11 +38,11 @@ def draw_training(path: str | Path) -> Path | None:
         return None
     table = columns(rows)
     names = ["loss", *[name for name in table if name not in COMMON]]
-    names += [name for name in ("acceptance", "sigma") if np.isfinite(table[name]).any() and algorithm in ("mc", "amc")]
+    names += [name for name in ("acceptance", "sigma") if np.isfinite(table[name]).any() and algorithm not in GRADIENT]
     figure, axes = new_figure(len(names))
     for axis, name in zip(axes, names, strict=True):
         values = smooth(table[name]) if name == "acceptance" else held(table[name])
-        fan(axis, table["step"], values, COLOURS.get(algorithm, "#2e8b57"))
+        fan(axis, table["step"], values, COLOURS.get(algorithm, OTHERS[0][0]))
         label_axis(axis, "step n", name, values)
     write_csv(Path(path) / "training.csv", table)
     return save(figure, Path(path) / "training")
@@ -48,16 +51,16 @@ def draw_training(path: str | Path) -> Path | None:
 LABELS = {"loss": "loss U", "acceptance": "acceptance A", "sigma": "move scale σ", "accuracy": "test accuracy C"}
 
 
-def fan(axis: Any, x: np.ndarray, y: np.ndarray, colour: str, label: str | None = None, dash: str = "-") -> None:
+def fan(axis: Any, x: np.ndarray, y: np.ndarray, colour: str, label: str | None = None, dash: Any = "-") -> None:
     """Draw a curve, or of several chains the median with the band that holds most of them."""
     y = drawable(y)
     if y.ndim == 1:
-        axis.plot(x, y, dash, color=colour, label=label, linewidth=1.4)
+        axis.plot(x, y, linestyle=dash, color=colour, label=label, linewidth=1.4)
         return
     is_known = np.isfinite(y).any(axis=1)
     x, (low, middle, high) = x[is_known], np.nanpercentile(y[is_known], PERCENTILES, axis=1)
     axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    axis.plot(x, middle, dash, color=colour, label=label, linewidth=1.4)
+    axis.plot(x, middle, linestyle=dash, color=colour, label=label, linewidth=1.4)
 
 
 def held(values: np.ndarray) -> np.ndarray:
@@ -127,13 +130,15 @@ def draw_comparison(path: Path, runs: Mapping[str, Mapping[str, np.ndarray]], me
     names = ["loss", *([metric] if metric else [])]
     abscissas = (("step", "step n"), ("samples", "samples seen"), ("seconds", "time (s)"))
     figure, axes = new_figure(len(names) * len(abscissas), num_columns=len(abscissas))
-    places = iter(axes)
+    places, others = iter(axes), cycle(OTHERS)
+    looks = {one: (COLOURS[one], DASHES[one]) if one in COLOURS else next(others) for one in runs}
     for name in names:
         for abscissa, label in abscissas:
             axis = next(places)
             for algorithm, table in runs.items():
+                colour, dash = looks[algorithm]
                 x = table[abscissa] if table[abscissa].ndim == 1 else held(table[abscissa]).mean(axis=1)
-                fan(axis, x, held(table[name]), COLOURS[algorithm], algorithm, DASHES[algorithm])
+                fan(axis, x, held(table[name]), colour, algorithm, dash)
             together = np.concatenate([np.ravel(table[name]) for table in runs.values()])
             label_axis(axis, label, name, together)
     axes[0].legend(frameon=False)

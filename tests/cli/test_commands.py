@@ -34,6 +34,19 @@ def test_the_help_of_a_problem_shows_its_own_options(cli):
     assert "--skip / --no-skip" in cli("train", "step", "--help").output
 
 
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("train", "<problem>"),
+        ("sweep", "sweep-<problem>"),
+        ("compare", "compare-<problem>"),
+        ("optimize", "optimize"),
+    ],
+)
+def test_the_help_names_the_folder_that_a_command_makes(cli, name, folder):
+    assert f"folder of the run; runs/{folder}-<date>-<n>" in " ".join(cli(name, "--help").output.split())
+
+
 def test_the_help_of_resume_and_replay_says_what_trust_means(cli):
     for command in ("resume", "replay"):
         assert "--trust" in cli(command, "--help").output

@@ -39,7 +39,7 @@ def test_the_parameters_are_written_and_an_existing_file_is_kept(cli, refusal, s
 
 
 def test_a_difference_exits_with_1(cli, stored, monkeypatch):
-    monkeypatch.setattr("gradless.runs.differing", lambda states, tensors: "mu")
+    monkeypatch.setattr("gradless.runs.replay.differing", lambda states, tensors: "mu")
     words = cli("replay", "run", "--trust", "--step", 20, "--verify", code=1).output
     assert "checkpoint 20: mu differs" in words
 

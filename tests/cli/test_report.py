@@ -13,6 +13,7 @@ import pytest
 
 from gradless.cli import main
 from gradless.cli.errors import Refused
+from gradless.engine.plan import LARGEST
 from gradless.report.again import commands
 
 
@@ -29,6 +30,7 @@ def settings_of(path):
         ("train", "tiny:fit", "--batch", 5, "--hold", 2, "--steps", 30, "--precision", "float64", "--n-s", "inf"),
         ("train", "tiny:fit", "--batch", "progressive:4", "--target-metric", "error <= 0.001", "--stop-when-frozen"),
         ("train", "tiny:fit", "--algorithm", "gd", "--clip", 2, "--record-every", 7, "--target-loss", 1e-9),
+        ("train", "tiny:fit", "--mesh", "data=2"),
         ("train", "rosenbrock", "--x", 1.2345678901, "--steps", 20, "--sigma", 0.012345678901),
         ("train", "sine", "--width", 2, "--depth", 1, "--points", 9, "--steps", 20, "--algorithm", "mc"),
         ("sweep", "tiny:fit", "--sigma", "0.1,0.2", "--epsilon", "0,0.01", "--seeds", 2, "--n-s", 5),
@@ -55,6 +57,26 @@ def test_the_command_that_goes_on_is_the_right_one(cli, tmp_path):
     assert "--trust runs the code of the module tiny" in resume["words"]
     cli(*shlex.split(more["command"])[1:], "--quiet")
     assert json.loads((tmp_path / "a run" / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 80
+
+
+def test_a_run_that_ends_by_the_clock_is_offered_more_time():
+    plan = {"steps": LARGEST, "time_budget": 5400.0}
+    *_, more = commands("run", {"problem": "digits", "algorithm": {"name": "amc"}, "plan": plan})
+    assert more == {"words": "Go on for more time", "command": "gradless resume run --time 5400"}
+    for budget in (None, "$(reboot)", [1], True, float("nan")):
+        *_, more = commands("run", {"problem": "digits", "plan": plan | {"time_budget": budget}})
+        assert more["command"] == "gradless resume run --time 3600"
+
+
+def test_a_temperature_that_is_a_function_is_no_flag():
+    settings = {"problem": "digits", "algorithm": {"name": "mc", "temperature": "mine:cool"}, "plan": {"steps": 5}}
+    assert commands("run", settings)[0]["command"] == ""
+
+
+def test_a_run_whose_data_are_divided_is_made_again_with_them_divided_alike():
+    settings = {"problem": "digits", "algorithm": {"name": "mc"}, "plan": {"steps": 5, "shards": 2}}
+    assert commands("run", settings)[0]["command"].endswith(" --mesh data=2")
+    assert "--mesh" not in commands("run", settings | {"plan": {"steps": 5, "shards": 1}})[0]["command"]
 
 
 def test_settings_that_are_no_flags_are_not_passed_off_as_such():

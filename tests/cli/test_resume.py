@@ -59,6 +59,18 @@ def test_time_counts_from_now(cli, stored):
     assert "(time is up)" in words
 
 
+def test_a_run_that_has_had_its_time_says_so_and_goes_on_when_told(cli, contents):
+    cli("train", "tiny:fit", "--run", "run", "--time", "0.3s", "--quiet")
+    before = contents("run")
+    words = cli("resume", "run", "--trust").output
+    assert "nothing to do: run has had its time; --time or --steps gives it more" in words
+    assert contents("run") == before
+    words = cli("resume", "run", "--trust", "--time", "0.2s").output
+    assert "nothing to do" not in words
+    assert "(time is up)" in words
+    assert contents("run") != before
+
+
 def test_a_run_of_the_command_line_goes_on_in_python_bit_for_bit(cli, record_of):
     # The command line adds up the losses of float32 nets in float64; Python by itself does not.
     cli("train", "tiny:fit", "--run", "run", "--steps", 20, "--record-every", 5, "--quiet")

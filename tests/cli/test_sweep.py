@@ -12,7 +12,7 @@ import pytest
 import gradless as gl
 from gradless.cli.sweep import Grid
 from gradless.engine.session import Session
-from gradless.records import RunDirectory
+from gradless.records import RunDirectory, list_checkpoints, load, save
 
 
 def table(path):
@@ -148,6 +148,31 @@ def test_a_comparison_that_was_stopped_goes_on_with_the_same_command(cli, figure
         assert table[-4:] == expected[-4:]
     assert Path("my run/mc/metrics.jsonl").read_bytes() == before
     assert Path("my run/comparison.png").exists()
+
+
+def test_a_comparison_that_goes_on_gives_every_algorithm_the_rest_of_its_time(cli, monkeypatch):
+    words = ["compare", "tiny:fit", "--algorithms", "mc,amc", "--run", "run", "--quiet"]
+    go, given = Session.go, {}
+
+    def gone(session):
+        name = session.chains[0].algorithm.name
+        given[name] = session.time_budget - session.spent_before
+        session.stop_requested = "SIGINT" if name == "amc" and not session.spent_before else None
+        go(session)
+
+    monkeypatch.setattr(Session, "go", gone)
+    monkeypatch.setattr("gradless.cli.compare.draw_comparison", lambda *_: Path("comparison.png"))
+    cli(*words, "--time", "0.4s", code=130)
+    cut = load(list_checkpoints(Path("run/amc/checkpoints"))[0])
+    save(Path("run/amc/checkpoints"), cut.step, cut.tensors, cut.meta | {"spent": 0.3})
+    given.clear()
+    cli(*words, "--time", "0.4s")
+    assert given == {"amc": pytest.approx(0.1)}
+    cli(*words, "--time", "0.4s")
+    assert given.keys() == {"amc"}
+    given.clear()
+    cli(*words, "--time", "0.5s")
+    assert given == {"mc": pytest.approx(0.1), "amc": pytest.approx(0.1)}
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,10 @@ def test_an_existing_run_is_refused_and_overwritten_only_on_request(cli, refusal
     Path("run/checkpoints/notes.txt").write_text("mine")
     before = contents("run")
     told = refusal("train", "tiny:square", "--run", "run", "--steps", 5)
-    assert told == "run already holds a run: go on with `gradless resume run`, or give --overwrite"
+    assert told == (
+        "run already holds a run: go on with `gradless resume run` (in Python gl.resume), or give --overwrite "
+        "(overwrite=True)"
+    )
     assert contents("run") == before
     cli("train", "tiny:square", "--run", "run", "--steps", 5, "--overwrite", "--quiet")
     assert settings("run")["plan"]["steps"] == 5
@@ -77,7 +80,7 @@ def test_an_existing_run_is_refused_and_overwritten_only_on_request(cli, refusal
 @pytest.mark.parametrize("words", [["train"], ["train", "--sigma", "auto"], ["sweep", "--sigma", "0.1,0.2"]])
 def test_that_a_folder_is_taken_is_known_before_anything_is_computed(cli, refusal, monkeypatch, words):
     cli("train", "tiny:square", "--run", "run", "--steps", 5, "--quiet")
-    for module in ("gradless.cli.train.tune_problem", "gradless.runs.prepare_problem"):
+    for module in ("gradless.cli.train.tune_problem", "gradless.runs.starting.prepare_problem"):
         monkeypatch.setattr(module, lambda *_: pytest.fail("computed in vain"))
     assert "run already holds a run" in refusal(*words, "tiny:square", "--run", "run")
 
@@ -118,6 +121,8 @@ def test_a_folder_that_is_no_run_is_never_touched(refusal, tmp_path):
         (["--steps", "99999999999"], "steps must be a whole number from 1"),
         (["--steps", "x"], "'x' is not a valid integer"),
         (["--epochs", "0"], "must be a whole number from 1"),
+        (["--epochs", "-3"], "must be a whole number from 1"),
+        (["--epochs", "99999999999999999999", "--batch", "5"], "must be a whole number from 1"),
         (["--steps", "3", "--epochs", "3"], "--steps and --epochs exclude each other: give one"),
         (
             ["--epochs", "3", "--batch", "progressive:4"],
@@ -198,10 +203,10 @@ def test_annealing_chains_holds_and_selection_reach_the_settings(cli):
 
 @pytest.mark.parametrize(
     ("words", "steps"),
-    [([], 6), (["--batch", 5], 18), (["--batch", 5, "--hold", 2], 36), (["--batch", 12], 6)],
+    [([], 6), (["--batch", 5], 18), (["--batch", 5, "--hold", 2], 18), (["--batch", 12], 6)],
 )
 def test_epochs_count_passes_over_the_data(cli, monkeypatch, words, steps):
-    # 12 samples: a pass takes one full batch, or 3 minibatches of 5, each held for so many moves
+    # 12 samples: a pass takes one full batch, or 3 minibatches of 5; every move on a held one counts
     plans = []
 
     def stop_here(problem, algorithm, plan, **_):
@@ -211,6 +216,12 @@ def test_epochs_count_passes_over_the_data(cli, monkeypatch, words, steps):
     monkeypatch.setattr("gradless.cli.follow.start_problem", stop_here)
     cli("train", "tiny:fit", "--run", "run", "--epochs", 6, *words, code=2)
     assert [plan.steps for plan in plans] == [steps]
+
+
+def test_a_run_of_so_many_epochs_ends_where_its_record_says_so(cli):
+    # 12 samples, 4 moves on each minibatch of 5: after 5 moves 25 samples, 2 epochs and a bit
+    cli("train", "tiny:fit", "--run", "run", "--epochs", 2, "--batch", 5, "--hold", 4, "--record-every", 1)
+    assert [row["epoch"] for row in rows("run")[-2:]] == [20 / 12, 25 / 12]
 
 
 def test_a_target_metric_ends_the_run(cli):
@@ -313,7 +324,7 @@ def test_a_mistake_of_ours_keeps_its_trace(cli, monkeypatch):
     def wrong(*_, **__):
         return {}["nothing"]
 
-    monkeypatch.setattr("gradless.runs.prepare", wrong)
+    monkeypatch.setattr("gradless.runs.starting.prepare", wrong)
     monkeypatch.setattr("gradless.cli.errors.LIBRARIES", ("/",))  # this test's own file counts as ours
     with pytest.raises(KeyError, match="nothing"):
         cli("train", "tiny:square", "--run", "run")

@@ -1,6 +1,7 @@
 """Meshes of devices: chains, proposals and data apart, and the same chain on however many devices."""
 
 import re
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -172,6 +173,14 @@ def messages(mesh):
     shapes = re.findall(r"= u32\[([\d,]+)\]\S* all-gather\(", text)
     assert len(shapes) == len(re.findall(r" all-gather(?:-start)?\(", text))
     return [int(np.prod([int(length) for length in shape.split(",")])) for shape in shapes]
+
+
+def test_chains_that_a_process_has_no_part_in_are_sent_apart_with_flags_that_exist(monkeypatch):
+    devices = [SimpleNamespace(process_index=index, platform="cpu") for index in (0, 1)]
+    monkeypatch.setattr(jax, "devices", lambda: devices)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"or run the chains apart, each machine with its own --seed \(seed=\)$"):
+        gl.mesh(chains=2)
 
 
 @needs_devices

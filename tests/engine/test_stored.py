@@ -78,6 +78,8 @@ def broken(path, value):
         broken(["seconds"], 10**400),
         broken(["seconds"], float("nan")),
         broken(["seconds"], float("inf")),
+        broken(["spent"], None),
+        broken(["spent"], -1.0),
         broken(["accepted"], [10**400]),
         broken(["chains", 0, "stage_start"], [0, 0.0, 10**400, 0]),
         broken(["chains", 0, "stage_start"], [0, float("nan"), 1, 0]),

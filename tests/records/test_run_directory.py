@@ -49,7 +49,8 @@ def test_create_and_open(tmp_path):
 def test_an_existing_run_is_refused(tmp_path):
     create(tmp_path / "run").close()
     before = (tmp_path / "run" / "settings.json").read_bytes()
-    with pytest.raises(RunError, match=r"already holds a run: go on with `gradless resume .*run`, or give --overwrite"):
+    words = r"go on with `gradless resume .*run` \(in Python gl.resume\), or give --overwrite \(overwrite=True\)$"
+    with pytest.raises(RunError, match=rf"already holds a run: {words}"):
         RunDirectory.create(tmp_path / "run", {"other": 1}, {})
     assert (tmp_path / "run" / "settings.json").read_bytes() == before
 
@@ -157,7 +158,7 @@ def test_what_is_no_run_is_refused(tmp_path):
         create(tmp_path / "file")
     create(tmp_path / "run").close()
     (tmp_path / "run" / "metrics.jsonl").unlink()
-    with pytest.raises(RunError, match=r"lacks metrics\.jsonl"):
+    with pytest.raises(RunError, match=r"lacks metrics\.jsonl: .* start again with --overwrite \(overwrite=True\)$"):
         RunDirectory.resume(tmp_path / "run")
 
 

@@ -20,6 +20,7 @@ from gradless.cli.summary import spread
 from gradless.engine.plan import Plan
 from gradless.engine.program import GOING
 from gradless.engine.session import Session
+from gradless.engine.stored import checked_meta
 from gradless.experiments.workshop import has_checkpoint
 from gradless.kernels import ALGORITHMS, algorithm_to_json
 from gradless.plots import COMMON, columns, draw_comparison
@@ -61,7 +62,9 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         ) -> Session:
             given = {"listeners": listeners, "report": report}
             if begun is not None:
-                return reopen(path, problem=problem, algorithm=algorithm, time_budget=plan.time_budget, **given)
+                session = reopen(path, problem=problem, algorithm=algorithm, **given)
+                session.time_budget = np.inf if plan.time_budget is None else plan.time_budget
+                return session
             with shared.giving_back(folder, flags):
                 return start_problem(
                     problem, algorithm, plan, run=path, about=about, overwrite=flags["overwrite"], **given
@@ -96,9 +99,13 @@ def _without_sitting(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_over(stored: Checkpoint, plan: Plan) -> bool:
-    """Return whether all chains are at their end: of the steps, at a target, frozen or diverged."""
+    """Return whether all chains are at their end: of the steps or the time, at a target, frozen or diverged."""
+    if stored.step >= plan.steps:
+        return True
+    if plan.time_budget is not None and checked_meta(stored)["spent"] >= plan.time_budget:
+        return True
     status = stored.tensors.get("status")
-    return stored.step >= plan.steps or (status is not None and bool((status != GOING).all()))
+    return status is not None and bool((status != GOING).all())
 
 
 def _check_flags(flags: dict[str, Any], names: list[str]) -> None:

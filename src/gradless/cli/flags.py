@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ ALGORITHM_OPTIONS = [
 
 LENGTH_OPTIONS = [
     click.Option(["--steps"], type=int, help="number of steps"),
-    click.Option(["--epochs"], type=int, help="number of passes over the data, instead of --steps"),
+    click.Option(["--epochs"], type=int, help="passes over the data, as records count them, instead of --steps"),
     click.Option(["--time"], type=Duration(), help="stop after this time, for instance 2h"),
     click.Option(["--target-loss"], type=float, help="stop when the loss gets there"),
     click.Option(["--target-metric"], help='stop when a metric gets there, for instance "accuracy >= 0.9"'),
@@ -126,8 +127,19 @@ RUN_OPTIONS = [
     click.Option(["--checkpoint-every"], type=Duration(), metavar="SECONDS", help="time between checkpoints, 30"),
 ]
 
+FOLDERS = {"train": "<problem>", "sweep": "sweep-<problem>", "compare": "compare-<problem>", "optimize": "optimize"}
+
+
+class RunFolder(click.Option):
+    """`--run`, whose help names the folder that the command makes by itself."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        folder = FOLDERS[str(ctx.command.name)]
+        return f"--run {self.make_metavar(ctx)}", f"folder of the run; runs/{folder}-<date>-<n>"
+
+
 OUTPUT_OPTIONS = [
-    click.Option(["--run"], type=click.Path(file_okay=False), help="folder of the run; runs/<problem>-<date>-<n>"),
+    RunFolder(["--run"], type=click.Path(file_okay=False)),
     click.Option(["--overwrite"], is_flag=True, help="replace an earlier run in that folder"),
     click.Option(
         ["--config"], type=click.Path(), callback=read_config, is_eager=True, help="settings in TOML; flags win"
@@ -203,8 +215,9 @@ def _steps(problem: Problem, batches: Any, flags: dict[str, Any]) -> int:
         raise ValueError("--epochs has no fixed number of steps with progressive batches: give --steps or --time")
     num_data = num_samples(problem.data)
     batches.check(num_data)
-    per_epoch = batches.per_epoch(num_data) * batches.hold if isinstance(batches, Minibatch) else 1
-    return flags["epochs"] * per_epoch
+    # The first step at which the records say so: each move on a held minibatch counts, and the last one is shorter.
+    wanted = flags["epochs"] * max(num_data, 1)
+    return bisect_left(range(LARGEST + 1), wanted, key=lambda steps: batches.drawn(steps, num_data))
 
 
 def _given_win(flags: dict[str, Any], *names: str) -> dict[str, Any]:

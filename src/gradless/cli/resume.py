@@ -12,7 +12,7 @@ from gradless.cli.follow import resume_command, see_through, use_double_precisio
 
 @click.command()
 @click.argument("run", type=click.Path())
-@click.option("--steps", type=click.IntRange(1), help="total number of steps to reach; by default that of the run")
+@click.option("--steps", type=click.IntRange(1), help="total number of steps to reach")
 @click.option("--time", type=Duration(), help="stop after this time from now, for instance 2h")
 @click.option("--trust", is_flag=True, help="run the code of the module that a run of module:object names")
 @click.option("--tensorboard", is_flag=True, help="write event files, also of a run begun without them")
@@ -20,6 +20,8 @@ from gradless.cli.follow import resume_command, see_through, use_double_precisio
 @click.option("--json", is_flag=True, help="one JSON object per line, for machines")
 def command(run: str, **flags: Any) -> None:
     """Go on with RUN from its last good checkpoint, bit for bit as if it had never stopped.
+
+    Without --steps and --time it goes on to what it was meant for: its steps, or the rest of its time.
 
     A run of your own problem (module:object) needs --trust: its settings say which module is imported, and a run that
     came from elsewhere could name any.
@@ -42,6 +44,8 @@ def command(run: str, **flags: Any) -> None:
         )
         if session.t >= session.steps and not flags["quiet"]:
             report(f"nothing to do: {run} has made its {session.t:,} steps; --steps gives it more")
+        elif session.time_budget <= session.spent_before and not flags["quiet"]:
+            report(f"nothing to do: {run} has had its time; --time or --steps gives it more")
         return session
 
     see_through(

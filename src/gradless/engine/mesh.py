@@ -70,5 +70,5 @@ def _check_processes(devices: list[Any], chains: int) -> None:
             raise ValueError(
                 f"every chain needs devices of all {len(everyone)} processes, and process {min(missing)} has none in "
                 f"group {group}: make proposals x data a multiple of {len(everyone)}, or run the chains apart, "
-                "each machine with its own --chain numbers"
+                "each machine with its own --seed (seed=)"
             )

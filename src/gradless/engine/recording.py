@@ -109,8 +109,8 @@ class Recording(Listener):
             self.is_complete = self.recorder.close()
 
     def checkpoint(self, session: Session) -> None:
-        """Write the whole state, unless it is on the disk already."""
-        if session.t != self.saved:
+        """Write the whole state, unless it is on the disk already; that its time is over may be news."""
+        if session.t != self.saved or session.stopped_by == "time":
             tensors, meta = snapshot(session)
             if self.recorder.checkpoint(session.t, tensors, {"settings": self.directory.settings, **meta}):
                 self.saved = session.t
@@ -134,6 +134,7 @@ def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "jax": jax.__version__,
         "gradless": _version("gradless"),
         "seconds": session.seconds_before + session.seconds,
+        "spent": session.spent,
         "accepted": session.accepted,
         "selections": session.selection.events if session.selection else [],
         "chains": [
@@ -171,7 +172,8 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
                 raise RunError("the run has diverged: its loss is no longer a number, and it cannot go on")
     check_state(checkpoint, session)
     session.t = checkpoint.step
-    session.accepted, session.seconds_before = list(meta["accepted"]), float(meta["seconds"])
+    session.accepted = list(meta["accepted"])
+    session.seconds_before, session.spent_before = float(meta["seconds"]), float(meta["spent"])
     if session.selection:
         session.selection.events = list(meta["selections"])
 

@@ -53,7 +53,7 @@ class Result:
     loss: U of params on the data of the last step.
     trace: how it went, see `gl.Trace`.
     metrics: of params, by name.
-    steps: made by each chain.
+    steps: of the chain that went furthest.
     acceptance: the share of accepted steps over the whole run.
     sigma: the move scale at the end.
     evaluations: of the loss, over all chains.

@@ -56,22 +56,23 @@ class Session:
     chains: list[Chain]
     points: list[jax.Array]  # where the chains start
     steps: int
-    time_budget: float = float("inf")  # seconds, those of earlier sittings included
+    time_budget: float = float("inf")  # seconds of all sittings, whatever they are spent on
     selection: Selection | None = None
     metric_names: tuple[str, ...] = ()
     listeners: list[Listener] = field(default_factory=list)
     t: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)  # per chain, over the whole run
-    seconds_before: float = 0.0  # of earlier sittings, when resumed
-    seconds: float = 0.0
+    seconds_before: float = 0.0  # of steps in earlier sittings, when resumed
+    seconds: float = 0.0  # of steps
+    spent_before: float = 0.0  # of the time budget, in earlier sittings
     stopped_by: str | None = None
     stop_requested: str | None = None  # set from a signal handler or a callback
     is_double: bool = False  # whether JAX computes in float64 for the caller too
     report: Callable[[str], None] = warnings.warn  # told what the user should know while the run goes on
     is_frozen_told: bool = False
     _chunk: int = 1
-    _deadline: float = float("inf")  # on the clock of time.perf_counter
+    _began: float = field(default_factory=time.perf_counter)
 
     @property
     def dtype(self) -> Any:
@@ -82,6 +83,13 @@ class Session:
     def compile_seconds(self) -> float:
         """Time spent compiling so far."""
         return sum(self.work.compile_seconds)
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the time budget that are gone: steps, compilation, and what listeners do."""
+        if self.stopped_by == "time":
+            return self.time_budget  # exactly, or a sitting more would find a little left
+        return self.spent_before + time.perf_counter() - self._began
 
     def begin(self) -> None:
         """Evaluate the starting points; refuse one whose loss is not a number."""
@@ -106,8 +114,7 @@ class Session:
 
     def go(self) -> None:
         """Run to the end; whatever ends it, the listeners are told when all chains are at rest."""
-        # Of the whole sitting: what listeners do, a checkpoint or a user's callback, takes its part of the budget.
-        self._deadline = time.perf_counter() + self.time_budget - self.seconds_before - self.compile_seconds
+        self._began = time.perf_counter() - self.compile_seconds
         try:
             check_in_step(self.t)
             with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
@@ -226,7 +233,7 @@ class Session:
             return "steps"
         if self.stop_requested:
             return self.stop_requested
-        return "time" if time.perf_counter() >= self._deadline else None
+        return "time" if self.spent >= self.time_budget else None
 
     def result(self) -> Result:
         """Return what has been reached."""

@@ -27,7 +27,7 @@ def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
     chains = meta.get("chains")
     is_ours = (
         isinstance(meta.get("prng"), str)
-        and _is_cost(meta.get("seconds"))
+        and all(_is_cost(meta.get(name)) for name in ("seconds", "spent"))
         and isinstance(chains, list)
         and 0 < len(chains) == len(_counts(meta.get("accepted")))
         and all(isinstance(chain, dict) and _is_chain(chain, checkpoint.step) for chain in chains)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from gradless.proposals import Noise, Proposal
+from gradless.proposals import Proposal
 from gradless.types import Evaluate, Evaluation, State
 
 S = TypeVar("S", bound=Any)
@@ -42,6 +42,8 @@ def renewed(state: S, evaluation: Evaluation) -> S:
 
 def rejected(algorithm: Any, state: State) -> State:
     """Return the state after one more rejection: whatever was proposed, the NaN of its loss is never accepted."""
-    unused = Noise(jnp.zeros_like(state.x), jnp.ones((), state.x.dtype))
+    unused = jax.tree.map(
+        lambda like: jnp.ones(like.shape, like.dtype), jax.eval_shape(algorithm.draw, jax.random.key(0), state.x)
+    )
     evaluation = Evaluation(jnp.full_like(state.loss, jnp.nan))
     return algorithm.decide(unused, state, Proposal(state.x, state.x), evaluation)[0]

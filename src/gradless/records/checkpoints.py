@@ -105,7 +105,8 @@ def load_newest(folder: Path, warn: Callable[[str], None], set_aside: bool = Tru
     if damaged:
         words = "; ".join(str(reason) for reason in damaged.values())
         raise RunError(f"no readable checkpoint in {folder} ({words}): restore one from a copy, nothing was changed")
-    raise RunError(f"no checkpoint in {folder}: the run ended before its first one, start it again with --overwrite")
+    again = "start it again with --overwrite (overwrite=True)"
+    raise RunError(f"no checkpoint in {folder}: the run ended before its first one, {again}")
 
 
 def _check_format(path: Path, text: dict[str, str]) -> None:

@@ -166,9 +166,8 @@ def _check_free(path: Path, overwrite: bool) -> None:
         raise RunError(f"{path} is not empty and holds no gradless run: choose another folder")
     _read_settings(path)
     if not overwrite:
-        raise RunError(
-            f"{path} already holds a run: go on with `gradless resume {shlex.quote(str(path))}`, or give --overwrite"
-        )
+        again = f"`gradless resume {shlex.quote(str(path))}` (in Python gl.resume)"
+        raise RunError(f"{path} already holds a run: go on with {again}, or give --overwrite (overwrite=True)")
 
 
 def _write_new(path: Path, settings: bytes, environment: bytes) -> None:
@@ -191,7 +190,8 @@ def _check_whole(path: Path) -> None:
         if entry.is_symlink():
             raise RunError(f"{entry} is a link, which a run must not contain: put the file itself there")
         if name != "run.lock" and not (entry.is_dir() if name == "checkpoints" else entry.is_file()):
-            raise DamagedError(f"{path} lacks {name}: restore it from a copy, or start again with --overwrite")
+            again = "start again with --overwrite (overwrite=True)"
+            raise DamagedError(f"{path} lacks {name}: restore it from a copy, or {again}")
 
 
 def _read_settings(path: Path) -> dict[str, Any]:

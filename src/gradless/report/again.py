@@ -30,13 +30,18 @@ def commands(path: str, settings: dict[str, Any]) -> list[dict[str, str]]:
         if again
         else {"words": "It cannot be made again by one command: its settings are not all flags", "command": ""},
         {"words": "Go on with it from its last checkpoint" + warned, "command": resume},
-        {"words": "Go on to more steps", "command": f"{resume} --steps {_more_steps(settings)}"},
+        _further(resume, _table(settings.get("plan"))),
     ]
 
 
-def _more_steps(settings: dict[str, Any]) -> int:
-    steps = _table(settings.get("plan")).get("steps")
-    return min(2 * steps, LARGEST) if isinstance(steps, int) and steps > 0 else 20_000
+def _further(resume: str, plan: dict[str, Any]) -> dict[str, str]:
+    """Return how to go on beyond what the run was meant for: steps, or where only its time is limited as much again."""
+    steps, budget = plan.get("steps"), plan.get("time_budget")
+    if steps == LARGEST:
+        seconds = budget if isinstance(budget, float) and 0 < budget < float("inf") else 3600.0
+        return {"words": "Go on for more time", "command": f"{resume} --time {_word(seconds)}"}
+    more = min(2 * steps, LARGEST) if isinstance(steps, int) and steps > 0 else 20_000
+    return {"words": "Go on to more steps", "command": f"{resume} --steps {more}"}
 
 
 def _again(problem: str, settings: dict[str, Any]) -> str | None:
@@ -53,6 +58,8 @@ def _again(problem: str, settings: dict[str, Any]) -> str | None:
     num_points = 1  # of the grid of a sweep
     for name in ALGORITHM_FLAGS:
         value = algorithm.get(name)
+        if isinstance(value, str) and value != "inf":
+            return None
         if isinstance(value, list):
             if name not in swept:
                 return None
@@ -63,8 +70,6 @@ def _again(problem: str, settings: dict[str, Any]) -> str | None:
             if value.get("steps") != steps:
                 return None
             value = f"{_word(value.get('start'))}:{_word(value.get('end'))}"
-        if isinstance(value, str) and ":" in value and name != "temperature":
-            return None
         flags[name] = value
     if isinstance(algorithm.get("signal_norm"), bool):
         flags["signal_norm"] = algorithm["signal_norm"]
@@ -72,7 +77,8 @@ def _again(problem: str, settings: dict[str, Any]) -> str | None:
     flags |= {name: plan.get(name) for name in PLAN_FLAGS} | _batches(_table(plan.get("batches")))
     flags["select_fraction"] = plan.get("select_fraction") if plan.get("select_every") else None
     flags["stop_when_frozen"] = plan.get("stop_when_frozen") or None
-    chains = plan.get("chains")
+    shards, chains = plan.get("shards", 1), plan.get("chains")
+    flags["mesh"] = None if shards == 1 else f"data={shards}"
     if isinstance(chains, list) and len(chains) > num_points:
         flags |= {"seeds": len(chains) // num_points} if swept else {"chains": len(chains)}
     return shlex.join([*words, *_flags(flags)])
