@@ -143,7 +143,7 @@ def test_the_kernel_of_the_docs_serves_everything(tmp_path, monkeypatch):
     ahead = gradless.train(kernel, **given, steps=60, speculate=4)
     assert (ahead.params == whole.params).all()
     assert gradless.minimize(names["valley"], [-2.0, 2.0], algorithm=kernel, maxfev=50).fun < 409
-    chain, alone = (gradless.AskTell(kernel, [-2.0, 2.0], seed=1) for _ in range(2))
+    chain, alone = (gradless.AskTell([-2.0, 2.0], kernel, seed=1) for _ in range(2))
     for _ in range(20):
         chain.tell([names["valley"](x).item() for x in chain.ask(4)])
     while alone.step < chain.step:

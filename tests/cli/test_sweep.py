@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gradless as gl
+from gradless.cli.follow import train_through
 from gradless.cli.sweep import Grid
 from gradless.engine.session import Session
 from gradless.records import RunDirectory, list_checkpoints, load, save
@@ -55,6 +56,20 @@ def test_a_sweep_makes_the_same_runs_as_train(cli, figures):
     with RunDirectory.open("alone") as stored:
         alone = [json.loads(line) for line in stored.metrics_path.read_text().splitlines()]
     assert float(table("sweep/sweep.csv")[0]["loss"]) == alone[-1]["loss"]
+
+
+def test_a_sweep_whose_proposals_are_evaluated_ahead_makes_the_same_runs(cli, figures, monkeypatch):
+    words, ahead = ["sweep", "tiny:fit", "--sigma", "0.1,0.2", "--steps", 30, "--quiet"], []
+
+    def through(problem, algorithm, plan, *given):
+        ahead.append(plan.speculate)
+        train_through(problem, algorithm, plan, *given)
+
+    monkeypatch.setattr("gradless.cli.sweep.train_through", through)
+    cli(*words, "--run", "one")
+    cli(*words, "--run", "ahead", "--speculate", 4)
+    assert table("ahead/sweep.csv") == table("one/sweep.csv")
+    assert ahead == [None, 4]
 
 
 def test_several_grids_make_a_product_with_a_picture_each(cli, figures):

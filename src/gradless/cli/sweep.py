@@ -14,10 +14,12 @@ from rich.table import Table
 
 from gradless.cli import flags as shared
 from gradless.cli.console import told_if_possible
+from gradless.cli.devices import DEVICE_OPTIONS, set_up
 from gradless.cli.errors import one_line
 from gradless.cli.follow import train_through, use_double_precision_where_asked
 from gradless.cli.problem_options import load_problem
 from gradless.engine.plan import MAX_CHAINS, check_whole
+from gradless.engine.processes import is_first
 from gradless.records import next_run_path
 
 SWEPT = ("sigma", "epsilon", "n_s", "temperature", "learning_rate")
@@ -46,6 +48,7 @@ class Grid(click.ParamType):
 def sweep(ctx: click.Context, **flags: Any) -> None:
     use_double_precision_where_asked()
     with one_line():
+        mesh = set_up(flags)
         problem, options = load_problem(ctx, flags)
         grids = {name: flags.pop(name) for name in SWEPT if flags.get(name) is not None}
         if not grids:
@@ -53,14 +56,16 @@ def sweep(ctx: click.Context, **flags: Any) -> None:
         check_whole("runs of a sweep", math.prod(map(len, grids.values())) * flags["seeds"], least=1, most=MAX_CHAINS)
         points = [point for point in itertools.product(*grids.values()) for _ in range(flags["seeds"])]
         plan = shared.make_plan(problem, flags | {"chains": len(points)})
+        plan = dataclasses.replace(plan, shards=mesh.data if mesh else 1)
         first = dict(zip(grids, (float(value) for value in points[0]), strict=True))
         algorithm = dataclasses.replace(  # type: ignore[type-var]
             shared.make_algorithm(problem, flags | first, plan.steps),
             **{name: np.asarray(column) for name, column in zip(grids, zip(*points, strict=True), strict=True)},
         )
-        run = flags["run"] or str(next_run_path("runs", f"sweep-{flags['problem']}", date.today()))
+        folder = f"sweep-{flags['problem']}"
+        run = flags["run"] or (str(next_run_path("runs", folder, date.today())) if is_first() else "")
     about = {"problem": flags["problem"], "options": options, "sweep": list(grids)}
-    train_through(problem, algorithm, plan, run, about, flags)
+    train_through(problem, algorithm, plan, run, about, flags, mesh)
 
 
 @told_if_possible()
@@ -86,6 +91,7 @@ command = shared.command_with_problem(
         *[option for option in shared.ALGORITHM_OPTIONS if option.name not in SWEPT],
         *shared.LENGTH_OPTIONS,
         *[option for option in shared.RUN_OPTIONS if option.name != "chains"],
+        *DEVICE_OPTIONS,
         *shared.OUTPUT_OPTIONS,
     ],
     sweep,
