@@ -167,27 +167,31 @@ def test_a_comparison_that_was_stopped_goes_on_with_the_same_command(cli, figure
 
 def test_a_comparison_that_goes_on_gives_every_algorithm_the_rest_of_its_time(cli, monkeypatch):
     words = ["compare", "tiny:fit", "--algorithms", "mc,amc", "--run", "run", "--quiet"]
-    go, given = Session.go, {}
+    go, given, cut = Session.go, {}, ["amc"]
 
     def gone(session):
         name = session.chains[0].algorithm.name
-        given[name] = session.time_budget - session.spent_before
-        session.stop_requested = "SIGINT" if name == "amc" and not session.spent_before else None
+        given[name] = session.time_budget - session.spent
+        session.stop_requested = "SIGINT" if name in cut else None
         go(session)
+
+    def newest(name):
+        return load(list_checkpoints(Path(f"run/{name}/checkpoints"))[0])
 
     monkeypatch.setattr(Session, "go", gone)
     monkeypatch.setattr("gradless.cli.compare.draw_comparison", lambda *_: Path("comparison.png"))
     cli(*words, "--time", "0.4s", code=130)
-    cut = load(list_checkpoints(Path("run/amc/checkpoints"))[0])
-    save(Path("run/amc/checkpoints"), cut.step, cut.tensors, cut.meta | {"spent": 0.3})
-    given.clear()
+    save(Path("run/amc/checkpoints"), newest("amc").step, newest("amc").tensors, newest("amc").meta | {"spent": 0.3})
+    given.clear(), cut.clear()
     cli(*words, "--time", "0.4s")
     assert given == {"amc": pytest.approx(0.1)}
-    cli(*words, "--time", "0.4s")
-    assert given.keys() == {"amc"}
     given.clear()
-    cli(*words, "--time", "0.5s")
-    assert given == {"mc": pytest.approx(0.1), "amc": pytest.approx(0.1)}
+    cli(*words, "--time", "0.4s")
+    assert not given
+    cut.append("mc")
+    cli(*words, "--time", "100s", code=130)
+    assert given == {"mc": pytest.approx(100 - newest("mc").meta["spent"], abs=1)}
+    assert newest("mc").meta["spent"] >= 0.4
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def command(run: str, **flags: Any) -> None:
         )
         if session.t >= session.steps and not flags["quiet"]:
             report(f"nothing to do: {run} has made its {session.t:,} steps; --steps gives it more")
-        elif session.time_budget <= session.spent_before and not flags["quiet"]:
+        elif session.time_budget <= session.spent and not flags["quiet"]:
             report(f"nothing to do: {run} has had its time; --time or --steps gives it more")
         return session
 

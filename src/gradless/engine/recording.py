@@ -86,6 +86,7 @@ class Recording(Listener):
         # A new run's first checkpoint comes at once, so that it can always be gone on with; a resumed one has its own.
         self.last = time.monotonic() if step else -float("inf")
         self.saved = step if step else -1  # the step of the newest checkpoint
+        self.spent = session.spent  # as the newest checkpoint says
         self.recorder = Recorder(directory, step, len(session.chains), report)
 
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
@@ -109,11 +110,11 @@ class Recording(Listener):
             self.is_complete = self.recorder.close()
 
     def checkpoint(self, session: Session) -> None:
-        """Write the whole state, unless it is on the disk already; that its time is over may be news."""
-        if session.t != self.saved or session.stopped_by == "time":
+        """Write the whole state, unless it is on the disk already; that the time is up may be news all the same."""
+        if session.t != self.saved or session.spent >= session.time_budget > self.spent:
             tensors, meta = snapshot(session)
             if self.recorder.checkpoint(session.t, tensors, {"settings": self.directory.settings, **meta}):
-                self.saved = session.t
+                self.saved, self.spent = session.t, session.spent
         self.last = time.monotonic()
 
 
@@ -173,7 +174,7 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     check_state(checkpoint, session)
     session.t = checkpoint.step
     session.accepted = list(meta["accepted"])
-    session.seconds_before, session.spent_before = float(meta["seconds"]), float(meta["spent"])
+    session.seconds_before, session.spent = float(meta["seconds"]), float(meta["spent"])
     if session.selection:
         session.selection.events = list(meta["selections"])
 

@@ -65,14 +65,14 @@ class Session:
     accepted: list[int] = field(default_factory=list)  # per chain, over the whole run
     seconds_before: float = 0.0  # of steps in earlier sittings, when resumed
     seconds: float = 0.0  # of steps
-    spent_before: float = 0.0  # of the time budget, in earlier sittings
+    spent: float = 0.0  # of the time budget so far: on steps, compilation and what listeners do, in all sittings
     stopped_by: str | None = None
     stop_requested: str | None = None  # set from a signal handler or a callback
     is_double: bool = False  # whether JAX computes in float64 for the caller too
     report: Callable[[str], None] = warnings.warn  # told what the user should know while the run goes on
     is_frozen_told: bool = False
     _chunk: int = 1
-    _began: float = field(default_factory=time.perf_counter)
+    _clock: float = 0.0  # when `spent` was up to date
 
     @property
     def dtype(self) -> Any:
@@ -83,13 +83,6 @@ class Session:
     def compile_seconds(self) -> float:
         """Time spent compiling so far."""
         return sum(self.work.compile_seconds)
-
-    @property
-    def spent(self) -> float:
-        """Seconds of the time budget that are gone: steps, compilation, and what listeners do."""
-        if self.stopped_by == "time":
-            return self.time_budget  # exactly, or a sitting more would find a little left
-        return self.spent_before + time.perf_counter() - self._began
 
     def begin(self) -> None:
         """Evaluate the starting points; refuse one whose loss is not a number."""
@@ -114,7 +107,7 @@ class Session:
 
     def go(self) -> None:
         """Run to the end; whatever ends it, the listeners are told when all chains are at rest."""
-        self._began = time.perf_counter() - self.compile_seconds
+        self._clock = time.perf_counter() - self.compile_seconds
         try:
             check_in_step(self.t)
             with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
@@ -216,8 +209,13 @@ class Session:
             merged.append(_merge(step, clock, [by_step[step].get(chain.index) for chain in self.chains]))
         return merged
 
+    def _count_time(self) -> None:
+        now = time.perf_counter()
+        self.spent, self._clock = self.spent + now - self._clock, now
+
     def _announce(self, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         self.rows += rows
+        self._count_time()
         for listener in self.listeners:
             listener.chunk_done(self, rows, flags)
         if not self.is_frozen_told and any(np.any(row["is_frozen"]) for row in rows):
@@ -233,6 +231,7 @@ class Session:
             return "steps"
         if self.stop_requested:
             return self.stop_requested
+        self._count_time()
         return "time" if self.spent >= self.time_budget else None
 
     def result(self) -> Result:

@@ -104,7 +104,7 @@ class Workshop:
             session.report = self.tell
             # The session takes off what it has compiled, which is over by now.
             left = max(self.deadline - time.monotonic(), 0.01) + session.compile_seconds
-            session.time_budget = session.spent_before + left
+            session.time_budget = session.spent + left
             session.go()
             if not all(listener.is_complete for listener in session.listeners if isinstance(listener, Recording)):
                 raise RunError(f"the end of {path} could not be written: make room, then go on with the same command")

@@ -59,7 +59,7 @@ def reopen(
         else:
             go_along(session, directory, report)
         if time_budget is not None:
-            session.time_budget += session.spent_before
+            session.time_budget += session.spent
         meant = {**settings["plan"], "steps": steps, "time_budget": None}
         is_more = steps is not None and (steps >= plan.steps or plan.steps == LARGEST)
         if is_more and meant != settings["plan"] and is_first():
