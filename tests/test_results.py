@@ -4,11 +4,12 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gradless.engine.session import Listener
 from gradless.experiments import FIGURES
-from gradless.experiments.workshop import Halt, Stopped, Workshop
+from gradless.experiments.workshop import Halt, Stopped, Workshop, read_run
 from gradless.kernels import AMC
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -27,6 +28,15 @@ def test_the_page_holds_what_the_data_say(folder, extension):
 
 def test_every_figure_is_shown_once():
     assert sorted(folder.name for folder in FOLDERS) == sorted(FIGURES)
+
+
+def test_the_run_of_f5_that_is_not_over_stands_where_the_page_says():
+    run = read_run(DOCS / "results" / "begun" / "F5" / "runs" / "aMC")
+    step, norm = run.table["step"], run.table["gradient_norm"]
+    first, last = np.median(norm[step < 2_000]), np.median(norm[step > step[-1] - 2_000])
+    words = " ".join(PAGE.read_text().split())
+    assert f"stands at step {step[-1]:,.0f} of 40,000 after {run.seconds / 3600:.1f} hours" in words
+    assert f"has grown from {first:.3f} to {last:.2f}, medians" in words
 
 
 def test_a_reproduction_takes_the_place_of_what_is_shown(tmp_path, extension, monkeypatch):
