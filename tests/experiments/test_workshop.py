@@ -53,16 +53,38 @@ def test_a_run_without_a_checkpoint_is_begun_anew_but_not_under_another_process(
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_run_of_another_length_is_refused(tmp_path, is_over):
+def test_a_longer_run_than_asked_for_is_refused(tmp_path, is_over):
     """Its records would be taken for those of the length that is asked for."""
     run = tmp_path / "runs" / "a"
     if is_over:
         train(tmp_path)
     else:
         stopped(tmp_path)
-    with pytest.raises(RunError, match="is a run of 20 steps, and 30 are asked for: move it away to begin anew"):
-        train(tmp_path, steps=30)
+    with pytest.raises(RunError, match="is a run of 20 steps, and 10 are asked for: move it away to begin anew"):
+        train(tmp_path, steps=10)
     assert is_finished(run) == is_over
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_shorter_run_than_asked_for_goes_on(tmp_path, is_over):
+    """As if it had been meant to be that long."""
+    if is_over:
+        train(tmp_path)
+    else:
+        stopped(tmp_path)
+    longer = train(tmp_path, steps=30)
+    at_once = train(tmp_path / "at once", steps=30)
+    assert is_finished(longer.path)
+    assert longer.table["step"][-1] == 30
+    assert (longer.tensors["state.x"] == at_once.tensors["state.x"]).all()
+    assert train(tmp_path, steps=30).table["step"][-1] == 30
+
+
+def test_a_run_that_has_diverged_stays_over_however_long_it_may_be(tmp_path):
+    """It cannot be gone on with."""
+    ended = train(tmp_path, algorithm=GradientDescent(learning_rate=1e9))
+    assert ended.tensors["t"].max() < 20
+    assert (train(tmp_path, steps=30, algorithm=GradientDescent(learning_rate=1e9)).tensors["t"] < 20).all()
 
 
 def test_the_cost_of_a_run_that_got_further_elsewhere_stays(tmp_path):

@@ -97,7 +97,7 @@ class Workshop:
             **settings,
         )
         if is_finished(path) or has_checkpoint(path):
-            check_steps(path, steps)
+            lengthen(path, steps)
         if not is_finished(path):
             self.tell(f"{name}: {problem} by {algorithm.name}, {chains} chain{'s' * (chains > 1)}, {steps:,} steps")
             session = self._session(path, made, algorithm, planned, {"problem": problem, "options": options or {}})
@@ -129,7 +129,9 @@ class Workshop:
     def _session(self, path: Path, made: Any, algorithm: Algorithm, plan: Plan, about: dict[str, Any]) -> Session:
         listeners = [self.follow(), self.halt]
         if has_checkpoint(path):
-            return reopen(path, problem=made, algorithm=algorithm, listeners=listeners, report=self.tell)
+            return reopen(
+                path, steps=plan.steps, problem=made, algorithm=algorithm, listeners=listeners, report=self.tell
+            )
         # A run stopped before its first checkpoint is begun anew; one that another process begins meanwhile is not.
         overwrite = path.exists()
         return start_problem(
@@ -137,13 +139,20 @@ class Workshop:
         )
 
 
-def check_steps(path: Path, steps: int) -> None:
-    """Refuse a stored run of another length, from another version of a figure."""
+def lengthen(path: Path, steps: int) -> None:
+    """Let a stored run that has ended at its last step go on to more steps than it was meant for; refuse fewer.
+
+    It comes from another version of the figure. One that has ended earlier, at its target or diverged, stays over.
+    """
     with RunDirectory.open(path) as run:
         plan = run.settings.get("plan")
-    stored = plan.get("steps") if isinstance(plan, dict) else None
-    if stored != steps:
-        raise RunError(f"{path} is a run of {stored} steps, and {steps} are asked for: move it away to begin anew")
+        stored = plan.get("steps") if isinstance(plan, dict) else None
+        if not isinstance(stored, int) or stored > steps:
+            raise RunError(f"{path} is a run of {stored} steps, and {steps} are asked for: move it away to begin anew")
+        if stored < steps and is_finished(path):
+            last = load_newest(run.checkpoints_path, warn=lambda words: None, set_aside=False)
+            if np.max(last.tensors["t"]) >= stored:
+                (path / "finished").unlink()
 
 
 def is_finished(path: Path) -> bool:
