@@ -9,7 +9,8 @@ import pytest
 
 from gradless.engine.session import Listener
 from gradless.experiments import FIGURES
-from gradless.experiments.workshop import Halt, Stopped, Workshop, read_run
+from gradless.experiments.tables import column, read_table
+from gradless.experiments.workshop import Halt, Stopped, Workshop
 from gradless.kernels import AMC
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -30,13 +31,16 @@ def test_every_figure_is_shown_once():
     assert sorted(folder.name for folder in FOLDERS) == sorted(FIGURES)
 
 
-def test_the_run_of_f5_that_is_not_over_stands_where_the_page_says():
-    run = read_run(DOCS / "results" / "begun" / "F5" / "runs" / "aMC")
-    step, norm = run.table["step"], run.table["gradient_norm"]
-    first, last = np.median(norm[step < 2_000]), np.median(norm[step > step[-1] - 2_000])
+def test_the_words_about_the_plateau_of_f5_are_in_its_data():
+    rows = [row for row in read_table(DOCS / "results" / "paper" / "F5" / "training.csv") if row["algorithm"] == "aMC"]
+    step, loss, norm, accuracy = (column(rows, name) for name in ("step", "loss", "gradient_norm", "accuracy"))
+    end = step[np.abs(loss / np.log(2) - 1) <= 0.01].max()
+    first, last = np.median(norm[step < 2_000]), np.median(norm[(step > end - 2_000) & (step <= end)])
     words = " ".join(PAGE.read_text().split())
-    assert f"stands at step {step[-1]:,.0f} of 40,000 after {run.seconds / 3600:.1f} hours" in words
-    assert f"has grown from {first:.3f} to {last:.2f}, medians" in words
+    assert f"For {end:,.0f} steps, {end // 9:,.0f} epochs, the loss stays at ln 2" in words
+    assert f"grows from {first:.3f} to {last:.2f}, medians" in words
+    before, after = accuracy[step == end][0], accuracy[step == end + 1_000][0]
+    assert f"goes from {100 * before:.0f}% to {100 * after:.0f}% within 1,000 steps" in words
 
 
 def test_a_reproduction_takes_the_place_of_what_is_shown(tmp_path, extension, monkeypatch):

@@ -32,7 +32,7 @@ def save_tables(
     explosion=5.0,
     shrink=1,
     steps=40_000,
-    steps_amc=40_000,
+    steps_amc=100_000,
     steps_again=1_000,
 ):
     """Write what a run might have found; the defaults are the paper's."""
@@ -113,7 +113,7 @@ def test_a_smaller_problem_or_a_shorter_run_decides_nothing_it_cannot(tmp_path):
 def test_what_is_still_learning_or_has_not_begun_is_not_decided(tmp_path):
     save_tables(tmp_path, accuracy=0.99)
     rows = read_table(tmp_path / "training.csv")
-    better = [row | {"accuracy": 0.993} if row["step"] == 39_600 else row for row in rows]
+    better = [row | {"accuracy": 0.993} if row["step"] == 99_000 else row for row in rows]
     write_table(tmp_path / "training.csv", better)  # its best lies in the last quarter
     assert outcomes(tmp_path) == [PASS, NOT_DECIDED, PASS, PASS]
     flat = [row | {"loss": LN2, "gradient_norm": 1e-3} if row["algorithm"] == "aMC" else row for row in rows]

@@ -12,7 +12,7 @@ import numpy as np
 from gradless.engine.flat import Flattening
 from gradless.experiments.claims import Verdict, judge
 from gradless.experiments.tables import column, furthest, over, read_table, table_so_far, write_table
-from gradless.experiments.workshop import Workshop, has_checkpoint, is_finished, read_run
+from gradless.experiments.workshop import Run, Workshop, has_checkpoint, is_finished, read_run
 from gradless.kernels import AMC, Adam, GradientDescent
 from gradless.plots import COLOURS, DASHES, new_figure, save
 from gradless.problem import Problem
@@ -62,8 +62,8 @@ SCALES = {
     "smoke": Scale(12, 4, 0, shrink=4, batch=17, hidden=4, record_every=1, budget="15 s"),
     # 14 x 14 pixels; long enough for the loss to leave ln 2, not for 99.7%.
     "quick": Scale(22_000, 600, 100, shrink=2, batch=200, hidden=64, record_every=100, budget="9 min"),
-    # The paper does not say how many steps it took.
-    "paper": Scale(40_000, 40_000, 1_000, shrink=1, batch=1500, hidden=64, record_every=100, budget="40 h"),
+    # The paper does not say how many steps it took; ours leaves ln 2 after 27,000, and ends early at the target.
+    "paper": Scale(100_000, 40_000, 1_000, shrink=1, batch=1500, hidden=64, record_every=100, budget="48 h"),
 }
 
 
@@ -95,38 +95,32 @@ def _with_norm(problem: Problem) -> Problem:
 
 
 def run(out: Path, scale: Scale, workshop: Workshop) -> None:
-    """Train by aMC, GD and Adam, then by GD from where aMC has ended, but for what the tables have to its end."""
-    options: dict[str, Any] = {"hidden": scale.hidden, "shrink": scale.shrink}
+    """Train by aMC, by GD from where aMC has ended, then by GD and Adam, but for what the tables have to its end."""
     end = out / END
     done = over([*table_so_far(out / TRAINING, *COLUMNS), *table_so_far(out / FROM_LARGE, *COLUMNS)], _name)
     again = [name for name in AGAIN if scale.steps_again and name not in done]
+
+    def train(name: str, algorithm: Algorithm, steps: int, record_every: int, **settings: Any) -> Run:
+        options = {"hidden": scale.hidden, "shrink": scale.shrink, **settings.pop("options", {})}
+        settings |= {"batch": str(scale.batch), "record_every": record_every}
+        return workshop.train(name, PROBLEM, algorithm, options=options, steps=steps, **settings)
+
     try:
-        for kind, algorithm in KINDS.items():
-            steps = scale.steps if kind == "aMC" else scale.steps_gradient
-            if kind in done and not (kind == "aMC" and again and not end.exists()):
-                continue
-            run = workshop.train(
-                kind,
-                PROBLEM,
-                algorithm,
-                options={**options, "with_norm": kind == "aMC"},
-                steps=steps,
-                batch=str(scale.batch),
-                record_every=scale.record_every,
-                target_metric=f"accuracy >= {TARGET}" if kind == "aMC" else None,
+        if "aMC" not in done or (again and not end.exists()):
+            run = train(
+                "aMC",
+                KINDS["aMC"],
+                scale.steps,
+                scale.record_every,
+                options={"with_norm": True},
+                target_metric=f"accuracy >= {TARGET}",
             )
-            if kind == "aMC":
-                np.save(end, np.ravel(run.tensors["state.x"]))
-        for name in again:
-            workshop.train(
-                name,
-                PROBLEM,
-                AGAIN[name],
-                options={**options, "start": str(end)},
-                steps=scale.steps_again,
-                batch=str(scale.batch),
-                record_every=max(1, scale.steps_again // 20),
-            )
+            np.save(end, np.ravel(run.tensors["state.x"]))
+        for name in again:  # before the two that take longest
+            train(name, AGAIN[name], scale.steps_again, max(1, scale.steps_again // 20), options={"start": str(end)})
+        for kind in ("GD", "Adam"):
+            if kind not in done:
+                train(kind, KINDS[kind], scale.steps_gradient, scale.record_every)
     finally:
         collect(out, scale)
 
