@@ -104,6 +104,8 @@ def test_a_smaller_problem_or_a_shorter_run_decides_nothing_it_cannot(tmp_path):
     assert outcomes(tmp_path) == [NOT_DECIDED, PASS, PASS, PASS]
     save_tables(tmp_path, accuracy=0.99, jump=20.0, steps_amc=1_000)  # of aMC, which may yet get there
     assert outcomes(tmp_path)[1:3] == [NOT_DECIDED, NOT_DECIDED]
+    save_tables(tmp_path, accuracy=0.99, steps_amc=1_000)  # its gradient may yet shrink
+    assert outcomes(tmp_path)[2] == NOT_DECIDED
     save_tables(tmp_path, explosion=0.03, steps_again=100)  # of GD without clipping, which may yet explode
     assert outcomes(tmp_path)[3] == NOT_DECIDED
     save_tables(tmp_path, explosion=5.0, steps_again=100)
