@@ -21,5 +21,5 @@ def test_what_a_figure_has_cost(tmp_path):
     rows = [{"run": f"r{seed}", "seed": seed, "chains": 2, "steps": 10, "seconds": 45.0} for seed in (0, 3)]
     write_table(tmp_path / COSTS, rows)
     assert cost_in_words(tmp_path) == "4 chains in 2 runs, seeds 0 to 3, 1.5 min of training."
-    write_table(tmp_path / COSTS, [rows[0] | {"seconds": 7200.0}])
-    assert cost_in_words(tmp_path) == "2 chains in 1 run, seed 0, 2.0 h of training."
+    write_table(tmp_path / COSTS, [rows[0] | {"chains": 1, "seconds": 7200.0}])
+    assert cost_in_words(tmp_path) == "1 chain in 1 run, seed 0, 2.0 h of training."

@@ -67,7 +67,7 @@ def cost_in_words(folder: Path) -> str:
     time = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     chains, runs = sum(int(row["chains"]) for row in rows), f"{len(rows)} run{'s' * (len(rows) > 1)}"
-    return f"{chains} chains in {runs}, {which}, {time} of training."
+    return f"{chains} chain{'s' * (chains > 1)} in {runs}, {which}, {time} of training."
 
 
 def claims_as_markdown(verdicts: Sequence[Verdict]) -> str:
