@@ -41,6 +41,14 @@ def test_the_words_about_the_plateau_of_f5_are_in_its_data():
     assert f"grows from {first:.3f} to {last:.2f}, medians" in words
     before, after = accuracy[step == end][0], accuracy[step == end + 1_000][0]
     assert f"goes from {100 * before:.0f}% to {100 * after:.0f}% within 1,000 steps" in words
+    after = norm[step > end]
+    assert (
+        f"is {np.median(after) / last:.0f} times larger than just before, with peaks up to {after.max():.0f};" in words
+    )
+    middle, late = np.median(norm[(step > 30_000) & (step <= 32_000)]), np.median(norm[step > 36_000])
+    assert f"a median of {middle:.0f} between steps 30,000 and 32,000 to {late:.1f} after 36,000" in words
+    late = 100 * accuracy[step >= 31_000]
+    assert f"up and down between {late.min():.2f}% and {late.max():.2f}%" in words
 
 
 def test_a_reproduction_takes_the_place_of_what_is_shown(tmp_path, extension, monkeypatch):
