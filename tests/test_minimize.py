@@ -124,6 +124,13 @@ def test_it_is_a_method_of_scipy():
     assert np.shape(seen) == (3, 2)
 
 
+def test_scipys_disp_prints_how_it_ended(capsys):
+    for disp in (False, True):
+        scipy_minimize(rosen, START, method=gl.scipy_method, options={"maxiter": 3, "sigma": 1e-9, "disp": disp})
+    said = f"the largest number of steps is reached: {rosen(START):.6g} after 3 steps, 4 evaluations\n"
+    assert capsys.readouterr().out == said
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -100,6 +100,7 @@ def scipy_method(
     constraints: Any = (),
     callback: Callable[..., Any] | None = None,
     tol: float | None = None,
+    disp: bool = False,
     **options: Any,
 ) -> Any:
     """`scipy.optimize.minimize(fun, x0, method=gl.scipy_method, options={"sigma": 0.1})`: gl.minimize inside scipy.
@@ -109,6 +110,7 @@ def scipy_method(
     fun, x0, args, bounds, callback: as scipy passes them on.
     jac, hess, hessp, constraints: refused if they are given.
     tol: the xtol of `gl.minimize`.
+    disp: print how it ended; an option that all methods of scipy have.
     options: all other arguments of `gl.minimize`.
     """
     for name, value in (("jac", jac), ("hess", hess), ("hessp", hessp)):
@@ -118,10 +120,13 @@ def scipy_method(
         raise ValueError("constraints must not be given: this method has bounds only; let fun return inf outside")
     known = set(inspect.signature(minimize).parameters) - {"fun", "x0", "args", "bounds", "callback"}
     if unknown := sorted(options.keys() - known):
-        raise ValueError(f"options must be among {', '.join(sorted(known))}, got {unknown[0]}")
+        raise ValueError(f"options must be among {', '.join(sorted(known | {'disp'}))}, got {unknown[0]}")
     if tol is not None:
         options.setdefault("xtol", tol)
-    return minimize(fun, x0, args, bounds=bounds, callback=callback, **options)
+    found = minimize(fun, x0, args, bounds=bounds, callback=callback, **options)
+    if disp:
+        print(f"{found.message}: {found.fun:.6g} after {found.nit:,} steps, {found.nfev:,} evaluations")
+    return found
 
 
 class Search:
