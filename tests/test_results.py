@@ -51,6 +51,16 @@ def test_the_words_about_the_plateau_of_f5_are_in_its_data():
     assert f"up and down between {late.min():.2f}% and {late.max():.2f}%" in words
 
 
+def test_the_words_about_the_sweep_of_f1_are_in_its_data():
+    words = " ".join(PAGE.read_text().split())
+    points = [row for row in read_table(DOCS / "results" / "paper" / "F1" / "sweep.csv") if row["algorithm"] == "mc"]
+    assert len(points) == 7
+    for row in points:
+        assert re.search(
+            rf"{100 * row['accuracy']:.2f}% at (sigma = )?{row['setting']:.0e}".replace("e-0", "e-"), words
+        )
+
+
 def test_a_reproduction_takes_the_place_of_what_is_shown(tmp_path, extension, monkeypatch):
     results = extension("results")
     shown = next(folder for folder in FOLDERS if folder.name == "E2")
