@@ -39,7 +39,7 @@ def test_a_temperature_of_zero_is_the_limit_whatever_xi(loss, loss_new, expected
 
 
 def test_a_schedule_that_passes_below_zero_stays_there():
-    for temperature in (0.0, -1.0):
+    for temperature in (0.0, -1.0, NAN):
         assert accept(jnp.float32(1), jnp.float32(1), jnp.float32(temperature), jnp.float32(0.3))
         assert not accept(jnp.float32(1), jnp.float32(1.1), jnp.float32(temperature), jnp.float32(0.3))
         assert plain_accept(1.0, 1.0, temperature, 0.3)

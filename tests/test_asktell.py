@@ -281,7 +281,7 @@ def test_wrong_use_is_one_clear_line():
     with pytest.raises(ValueError, match="tell must follow ask: nothing is asked for"):
         opt.tell(1.0)
     opt.ask()
-    for bad in (None, math.nan, math.inf):
+    for bad in (None, math.nan, math.inf, 10**400, -(10**400)):
         with pytest.raises(ValueError, match="the loss of the starting point must be finite"):
             opt.tell(bad)
     for bad in ("low", "3.0", [1.0, 2.0], 1j, {}):

@@ -105,3 +105,9 @@ def test_a_target_is_a_name_a_sense_and_a_number():
 def test_a_target_that_is_not_is_refused(target):
     with pytest.raises(ValueError, match="target_metric must look like"):
         parse_metric(target)
+
+
+def test_the_number_of_a_chain_has_an_end():
+    assert chain_numbers([0, LARGEST]) == (0, LARGEST)
+    with pytest.raises(ValueError, match=f"chains must be a whole number from 0 to {LARGEST}, got {LARGEST + 1}"):
+        chain_numbers([0, LARGEST + 1])

@@ -51,6 +51,8 @@ def as_loss(loss: Any) -> float:
         number = np.asarray(loss)
         if number.dtype.kind not in "SUc":  # text that looks like a number is none
             return float(number.reshape(()))
+    except OverflowError:  # a whole number beyond all floats
+        return float("inf") if loss > 0 else -float("inf")
     except (TypeError, ValueError, RuntimeError):  # PyTorch's, of a tensor that requires a gradient
         pass
     raise TypeError(f"a loss must be one real number or None, got {_shown(loss)}")

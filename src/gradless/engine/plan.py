@@ -105,6 +105,8 @@ def chain_numbers(chains: int | Sequence[int]) -> tuple[int, ...]:
     are_whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) and i >= 0 for i in numbers)
     if not numbers or not are_whole or len(set(numbers)) < len(numbers):
         raise ValueError(f"chains must be a whole number of at least 1, or a list of different ones, got {chains!r}")
+    for number in numbers:
+        check_whole("chains", number, least=0, most=LARGEST)
     return tuple(int(i) for i in numbers)
 
 

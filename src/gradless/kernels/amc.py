@@ -52,7 +52,7 @@ class AMC:
     )
     temperature: Number | Callable[[jax.Array], jax.Array] = setting(
         default=0.0,
-        doc="temperature T, a number or a function of the step; below 0 it counts as 0",
+        doc="temperature T, a number or a function of the step; below 0, or NaN, it counts as 0",
         rule=NOT_NEGATIVE,
         off=0.0,
         may_be_function=True,

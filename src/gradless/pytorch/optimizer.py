@@ -220,10 +220,15 @@ class AMC(torch.optim.Optimizer):
         return self._know(evaluation)
 
     def _measure_again(self, closure: Closure, known: Tensor | float, is_same: bool) -> Evaluation:
-        """Return U(x) on a fixed batch, where it was `known`: the same if x is, within rounding."""
+        """Return U(x) on a fixed batch, where it was `known`: the same if x is, within rounding.
+
+        After a change from outside it is the new one, however near: a move is compared with the U(x) of this x.
+        """
+        is_resumed = not self._kept.copies  # nothing to compare x with: it is taken for the same if U(x) is
         self._kept_buffers.keep(self._buffers())
         evaluation = self._evaluate(closure, with_lam=True)
-        if agree(known, evaluation.loss, self._x()):  # then this look leaves no trace, but for what may move only now
+        is_near = agree(known, evaluation.loss, self._x())
+        if is_near and (is_same or is_resumed):  # then this look leaves no trace, but for what may move only now
             self._kept_buffers.put_back(self._buffers())
             return Evaluation(known, {one: lam for one, lam in evaluation.lam.items() if "lam" not in self.state[one]})
         if is_same:
