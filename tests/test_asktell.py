@@ -258,6 +258,9 @@ def test_files_are_checked(tmp_path):
         opt.save(path)
     with pytest.raises(RunError, match="nowhere/chain cannot be written: No such file"):
         gl.AskTell([1.0]).save(tmp_path / "nowhere" / "chain")
+    for folder in (".", "", tmp_path):
+        with pytest.raises(RunError, match=r"cannot be written: (it is a folder|Is a directory)"):
+            gl.AskTell([1.0]).save(folder)
 
 
 @settings

@@ -76,6 +76,19 @@ def test_records_that_are_not_ours_are_refused(case_named, tmp_path, damage):
         case_named("amc").resume(run)
 
 
+@pytest.mark.parametrize(("num_lines", "words"), [(0, "holds no record"), (3, "ends at step 2")])
+def test_records_that_end_before_the_checkpoint_are_refused_and_nothing_changed(
+    case_named, contents, tmp_path, num_lines, words
+):
+    run = shutil.copytree(case_named("amc").whole, tmp_path / "run")
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:num_lines]))
+    before = contents(run)
+    with pytest.raises(RunError, match=rf"metrics.jsonl {words}, the checkpoint knows of one at step \d+: restore it"):
+        case_named("amc").resume(run)
+    assert contents(run) == before
+
+
 @pytest.mark.parametrize("trouble", ["write", "fsync", "replace", "create", "open_append"])
 def test_a_disk_that_fails_for_a_while_costs_nothing(
     case_named, record_of, one_step_rounds, tmp_path, monkeypatch, capfd, trouble

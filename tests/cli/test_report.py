@@ -136,9 +136,9 @@ def test_a_report_that_cannot_tell_where_it_is_says_so_in_one_line(cli, monkeypa
 def test_a_damaged_run_in_a_folder_is_left_out_and_told(cli, refusal, tmp_path):
     for name in ("one", "two", "three"):
         cli("train", "tiny:fit", "--run", f"runs/{name}", "--quiet")
-    (tmp_path / "runs" / "two" / "environment.json").write_text("{")
+    (tmp_path / "runs" / "two" / "settings.json").write_text("{")
     told = cli("report", "runs", "-o", "all.html")
-    assert "left out: runs/two/environment.json is not JSON" in told.stderr
+    assert "left out: runs/two/settings.json is not JSON" in told.stderr
     assert "2 runs compared" in (tmp_path / "all.html").read_text()
     assert "is not JSON" in refusal("report", "runs/one", "runs/two")  # it was asked for by name
 

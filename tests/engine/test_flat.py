@@ -118,6 +118,19 @@ def test_chains_that_differ_in_more_are_refused(other, message):
         Flattening.of(TREE).check(other)
 
 
+@pytest.mark.parametrize(
+    ("leaf", "message"),
+    [
+        (np.ma.masked_array([1.0, 2.0], [True, False]), r"got a masked one: fill it, as by array\.filled\(0\)"),
+        (np.ones(3, np.longdouble), r"params must be float64 at most, got \w+: convert it, as by array\.astype"),
+        (np.longdouble(1), "params must be float64 at most"),
+    ],
+)
+def test_arrays_that_jax_does_not_know_are_refused(leaf, message):
+    with pytest.raises(ValueError, match=message):
+        Flattening.of({"a": 1.0, "b": leaf})
+
+
 @pytest.mark.parametrize("params", [{"n": np.arange(3)}, {}, None, [True, 2, "three"]])
 def test_params_without_floating_point_numbers_are_refused(params):
     with pytest.raises(ValueError, match="params must hold at least one floating-point array, got none"):

@@ -35,12 +35,17 @@ def test_a_damaged_run_is_told_and_left_as_it_is(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"), [(b"", b"", "is empty"), (b'"loss"', b'"other"', "damaged at step 0")]
+    ("damage", "words"),
+    [
+        (lambda text: b"", "holds no record"),
+        (lambda text: b"".join(text.splitlines(keepends=True)[:-1]), "ends at step 19, the checkpoint knows of one"),
+        (lambda text: text.replace(b'"loss"', b'"other"'), "damaged at step 0"),
+    ],
 )
-def test_a_finished_run_whose_records_were_damaged_is_refused(tmp_path, old, new, words):
+def test_a_finished_run_whose_records_were_damaged_is_refused(tmp_path, damage, words):
     train(tmp_path)
     records = tmp_path / "runs" / "a" / "metrics.jsonl"
-    records.write_bytes(records.read_bytes().replace(old, new) if old else b"")
+    records.write_bytes(damage(records.read_bytes()))
     with pytest.raises(RunError, match=rf"metrics\.jsonl.*{words}"):
         train(tmp_path)
 

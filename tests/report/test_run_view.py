@@ -204,6 +204,13 @@ def test_settings_that_nobody_of_ours_wrote_still_make_a_page(bowl_copy, change,
     assert facts(bowl_copy)["verdict"]
 
 
+def test_a_run_whose_environment_cannot_be_read_is_shown_without_it(bowl_copy):
+    (bowl_copy / "environment.json").write_text("{")
+    ((name, reason),) = facts(bowl_copy)["environment"]
+    assert name == "not known"
+    assert "environment.json is not JSON" in reason
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path, bowl_copy):
     with pytest.raises(RunError, match="holds no gradless run"):
         facts(tmp_path)

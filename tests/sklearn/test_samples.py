@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from gradless.sklearn.samples import Samples, as_data, filled, merged, units_of
 
@@ -42,6 +43,20 @@ def test_units_are_those_of_the_repeated_targets():
     assert units.is_constant.tolist() == [False, True]
     data = as_data(Samples(np.zeros((2, 1)), y), units)
     np.testing.assert_allclose(data["z"] * data["spread"] + data["centre"], y, rtol=1e-15)
+
+
+@pytest.mark.parametrize("unit", [1e-149, 1e149])
+def test_units_of_tiny_and_huge_targets_have_their_spread(unit):
+    y = np.array([[1.0], [3.0], [4.0]])
+    units = units_of(Samples(np.zeros((3, 1)), unit * y))
+    np.testing.assert_allclose(units.spread, unit * y.std(), rtol=1e-15)
+
+
+@pytest.mark.parametrize("unit", [1e-310, 1e-200, 1e200, 5e307])
+def test_targets_whose_squares_are_beyond_float64_are_refused(unit):
+    y = unit * np.array([[-1.0], [1.0], [3.0]])
+    with pytest.raises(ValueError, match=r"y must have a standard deviation between 1e-150 and 1e\+150, got"):
+        units_of(Samples(np.zeros((3, 1)), y))
 
 
 def test_units_without_a_spread_are_outdated_by_targets_that_have_one():

@@ -35,6 +35,8 @@ def named(state: State) -> dict[str, np.ndarray]:
 
 def write(path: Path, tensors: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
     """Write arrays and plain values."""
+    if not path.name:  # as of "."
+        raise RunError(f"{path} cannot be written: it is a folder, give the name of a file")
     text = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "meta": json_text.dumps(meta)}
     try:
         tensor_file.write(path, tensors, text)

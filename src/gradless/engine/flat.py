@@ -67,6 +67,14 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, float) or _is_array(leaf)
 
 
+def _check_array(leaf: Any) -> None:
+    """Refuse what NumPy has and JAX has not."""
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise ValueError("params must be plain arrays, got a masked one: fill it, as by array.filled(0)")
+    if np.dtype(getattr(leaf, "dtype", float)).itemsize > 8:
+        raise ValueError(f"params must be float64 at most, got {leaf.dtype}: convert it, as by array.astype(float)")
+
+
 @dataclass(frozen=True)
 class Flattening:
     """How the leaves of a pytree lie in the flat vector x."""
@@ -83,6 +91,8 @@ class Flattening:
         leaves, treedef = jax.tree.flatten(params)
         is_trained = which_are_trained(params)
         trained = list(compress(leaves, is_trained))
+        for leaf in trained:
+            _check_array(leaf)
         if sum(int(np.size(leaf)) for leaf in trained) == 0:
             hint = ": a plain number in a module is a setting of it" if any(map(_is_number, leaves)) else ""
             raise ValueError(f"params must hold at least one floating-point array, got none{hint}")

@@ -15,6 +15,7 @@ from gradless.engine.plan import Plan
 from gradless.engine.program import DIVERGED, GOING
 from gradless.engine.session import Listener, Session, is_x64, precision_of
 from gradless.engine.stored import (
+    check_none_lost,
     check_rows,
     check_same_metrics,
     check_same_problem,
@@ -60,6 +61,7 @@ def go_on_recording(session: Session, directory: RunDirectory, plan: Plan, repor
     restore(session, checkpoint)
     rows = [row for row in Metrics(directory.metrics_path).rows() if row["step"] <= checkpoint.step]
     check_rows(rows, len(session.chains), directory.metrics_path)
+    check_none_lost(rows, checkpoint.meta, directory.metrics_path)
     check_same_metrics(rows, session)
     check_same_problem(rows, session, directory.settings)
     recording = Recording(directory, session, plan, step=checkpoint.step, report=report)

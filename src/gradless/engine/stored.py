@@ -105,7 +105,7 @@ def check_same_problem(rows: list[dict[str, Any]], session: Session, settings: d
         raise RunError(f"the run has data of {settings['num_data']} samples, now there are {num_data}")
     chain = session.chains[0]
     program, data = chain.work.stage(chain.stage)
-    if not isinstance(program.batches, FullBatch) or program.layout is not None or not rows:
+    if not isinstance(program.batches, FullBatch) or program.layout is not None:
         return
     with precision_of(session.dtype):
         known, now = float(chain.carry.state.loss), float(evaluate_loss(program, chain.carry.state.x, data))
@@ -126,6 +126,14 @@ def check_rows(rows: list[dict[str, Any]], num_chains: int, path: Path) -> None:
         is_whole = row.keys() == rows[0].keys() and {"loss", "acceptance", "sigma", "is_frozen", "seconds"} < row.keys()
         if not (is_whole and all(fit) and all(map(_is_number, [*numbers, row["seconds"]]))):
             raise RunError(f"{path} is damaged at step {row['step']}: restore it from a copy")
+
+
+def check_none_lost(rows: list[dict[str, Any]], meta: dict[str, Any], path: Path) -> None:
+    """Refuse records that end before the last one the checkpoint knows of: those were on the disk before it was."""
+    last, known = rows[-1]["step"] if rows else None, max(chain["last_record"] for chain in meta["chains"])
+    if last is None or last < known:
+        ends = "holds no record" if last is None else f"ends at step {last}"
+        raise RunError(f"{path} {ends}, the checkpoint knows of one at step {known}: restore it from a copy")
 
 
 def _is_chain(chain: dict[str, Any], step: int) -> bool:

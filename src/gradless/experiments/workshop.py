@@ -11,7 +11,7 @@ import numpy as np
 from gradless.engine.plan import Plan, chain_numbers
 from gradless.engine.recording import Recording
 from gradless.engine.session import Listener, Session
-from gradless.engine.stored import check_rows, checked_meta
+from gradless.engine.stored import check_none_lost, check_rows, checked_meta
 from gradless.experiments.tables import COSTS, table_so_far, write_table
 from gradless.plots import columns
 from gradless.problems import make_problem
@@ -176,7 +176,7 @@ def read_run(path: Path) -> Run:
     with RunDirectory.open(path) as run:
         rows = list(Metrics(run.metrics_path).rows())
         checkpoint = load_newest(run.checkpoints_path, warn=lambda words: None, set_aside=False)
-        check_rows(rows, len(checked_meta(checkpoint)["chains"]), run.metrics_path)
-    if not rows:
-        raise RunError(f"{run.metrics_path} is empty: restore it from a copy")
+        meta = checked_meta(checkpoint)
+        check_rows(rows, len(meta["chains"]), run.metrics_path)
+        check_none_lost(rows, meta, run.metrics_path)
     return Run(path, columns(rows), checkpoint.tensors, checkpoint.meta)

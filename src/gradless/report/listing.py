@@ -34,9 +34,8 @@ def readable_runs_of(path: Path, report: Callable[[str], None]) -> list[Path]:
     whole = []
     for run in found:
         try:
-            with RunDirectory.open(run) as directory:
-                _ = directory.environment  # is read only now
-            whole.append(run)
+            with RunDirectory.open(run):
+                whole.append(run)
         except (OSError, RunError) as error:
             report(f"left out: {error}")
     if not whole:

@@ -67,8 +67,6 @@ class RunView:
 
     def _facts(self) -> dict[str, Any]:
         outline, settings, table, state = self._outline()
-        with RunDirectory.open(self.path) as run:
-            environment = run.environment
         goals = _goals(settings, table)
         notes = self._ask_nets(settings)
         if self._tail.left_out:
@@ -84,9 +82,17 @@ class RunView:
             "chains": chain_rows(table, _algorithm(settings)),
             **self._nets,
             "settings": flat_rows(settings),
-            "environment": flat_rows(environment),
+            "environment": flat_rows(self._environment()),
             "commands": commands(str(self.path), settings),
         }
+
+    def _environment(self) -> dict[str, Any]:
+        """Return the machine and the versions, or why they cannot be read: the run itself does not need them."""
+        with RunDirectory.open(self.path) as run:
+            try:
+                return run.environment
+            except RunError as error:
+                return {"not known": str(error)}
 
     def _outline(self) -> tuple[dict[str, Any], dict[str, Any], Table, verdict.State]:
         with RunDirectory.open(self.path) as run:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ROW_COUNTS = (32, 64, 128, 192, 256)  # small data are filled up to one of these
+SPREADS = (1e-150, 1e150)  # of targets: a loss in the user's units is a square of them
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,22 @@ def as_data(samples: Samples, units: Units | None) -> dict[str, Any]:
 
 def units_of(samples: Samples) -> Units:
     """Return the units in which the targets have mean 0 and variance 1."""
-    centre = np.average(samples.y, axis=0, weights=samples.weight)
-    spread = np.sqrt(np.average((samples.y - centre) ** 2, axis=0, weights=samples.weight))
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre = np.average(samples.y, axis=0, weights=samples.weight)
+        apart = samples.y - centre
+        # In units of about the largest: squares of tiny targets would vanish. A power of two changes no digit.
+        scale = np.ldexp(1.0, np.frexp(np.max(np.abs(apart), axis=0))[1])
+        spread = scale * np.sqrt(np.average((apart / scale) ** 2, axis=0, weights=samples.weight))
     is_constant = _is_constant(samples)
-    return Units(np.where(is_constant | (spread == 0), 1.0, spread), centre, is_constant)  # squares may vanish
+    for one in spread[~is_constant]:
+        if not SPREADS[0] <= one <= SPREADS[1]:
+            raise ValueError(
+                f"y must have a standard deviation between {SPREADS[0]} and {SPREADS[1]}, got {one:.3g}, whose square "
+                "is beyond float64: give y in another unit"
+            )
+    return Units(np.where(is_constant, 1.0, spread), centre, is_constant)
 
 
 def _is_constant(samples: Samples) -> np.ndarray:
     """Return of each target whether all are equal; a spread would be above 0 all the same if the mean is rounded."""
-    return np.ptp(samples.y, axis=0) == 0
+    return np.max(samples.y, axis=0) == np.min(samples.y, axis=0)
