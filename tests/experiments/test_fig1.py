@@ -66,6 +66,9 @@ def test_smoke_makes_data_a_picture_and_verdicts_and_draws_again_from_the_files(
     assert {path.name for path in tmp_path.glob("*.csv")} == {"costs.csv", "curves.csv", "sweep.csv", "variation.csv"}
     first, second = (row for row in read_table(tmp_path / "variation.csv"))
     assert first["accuracy"] != second["accuracy"]
+    epochs = {(row["algorithm"], row["setting"]): row["epochs"] for row in read_table(tmp_path / "sweep.csv")}
+    assert epochs.pop(("gd", 100.0)) < 100  # its gradient has vanished
+    assert set(epochs.values()) == {100}
     (picture,) = fig1.draw(tmp_path)
     assert picture.with_suffix(".svg").stat().st_size > 0
     verdicts = fig1.check(tmp_path, "smoke")

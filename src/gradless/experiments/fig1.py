@@ -145,7 +145,8 @@ def train_points(out: Path, scale: Scale, workshop: Workshop, name: str, setting
     else:
         values = np.asarray(settings) if len(settings) > 1 else settings[0]
         algorithm = Metropolis(sigma=values) if name == "mc" else GradientDescent(learning_rate=values)
-        plan = records(scale.sweep_epochs, number=20) | {"options": {"init": INIT[name]}}
+        # At a large learning rate all neurons saturate; without a gradient the rest of the run would change nothing.
+        plan = records(scale.sweep_epochs, number=20) | {"options": {"init": INIT[name]}, "stop_when_frozen": True}
         words = f"sweep-{name}-" + "-".join(f"{setting:g}" for setting in settings)
         found = _ends(workshop.train(words, scale.problem, algorithm, chains=len(settings), **plan))
     rows = [row for row in rows if row["algorithm"] != name or row["setting"] not in settings] + [
@@ -162,7 +163,7 @@ def _ends(run: Run) -> list[tuple[float, int]]:
 
 
 def _last(step: np.ndarray, accuracy: np.ndarray) -> tuple[float, int]:
-    """Return the last accuracy, and after how many steps; GD may have diverged before the end."""
+    """Return the last accuracy, and after how many steps; GD may have diverged or frozen before the end."""
     known = np.flatnonzero(np.isfinite(accuracy))[-1]
     return float(accuracy[known]), int(step[known])
 
@@ -269,7 +270,7 @@ def _check_sweep(rows: list[dict[str, Any]], is_paper: bool, scale: str) -> Verd
 
 
 def _is_at_its_end(row: dict[str, Any]) -> bool:
-    """Return whether a point has the paper's epochs; GD at a large learning rate may have diverged before."""
+    """Return whether a point has the paper's epochs; GD at a large learning rate may have ended before."""
     return row["epochs"] >= SCALES["paper"].sweep_epochs or (row["algorithm"] == "gd" and row["setting"] > 1)
 
 
