@@ -28,8 +28,11 @@ from gradless.plots import COLOURS, DASHES, new_figure, save
 TITLE = "MNIST: aMC is faster than MC, and faster still on growing batches"
 STARTS = "GD starts as PyTorch does, MC and aMC from N(0, sigma^2)"
 BATCHES = "an epoch is 60,000 images drawn; the growing batch is held between doublings"
+RATE = "the paper also says 'about GD's rate' and 'the same end', which the rule leaves out"
 MEANS = "C at the end is the mean over the last tenth of the records"
+ONE_RUN = "one run of each"
 GOAL = 0.9  # of the test set: the accuracy by which speed is measured
+NEIGHBOURS = 4  # intervals between records to either side, of whose paces the median is the usual one
 BATCHING = {  # run: label, colour, dash
     "amc": ("batch", COLOURS["amc"], "-"),
     "minibatch": ("minibatch", "#1f4e9c", ":"),
@@ -73,7 +76,7 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
 
 def draw(out: Path) -> list[Path]:
     """Draw panel (a), three algorithms on the full batch, and panel (b), three ways of batching, also against time."""
-    rows = read_table(out / TABLE)
+    rows = with_steady_seconds(read_table(out / TABLE))
     figure, axes = new_figure(6)
     for name in ("gd", "mc", "amc"):
         for axis, quantity in zip(axes[:2], ("loss", "accuracy"), strict=True):
@@ -81,14 +84,32 @@ def draw(out: Path) -> list[Path]:
     for name, (label, colour, dash) in BATCHING.items():
         for axis, quantity in zip(axes[2:4], ("loss", "accuracy"), strict=True):
             draw_curve(axis, rows, name, "epoch", quantity, colour, dash, label)
-        for axis, abscissa in zip(axes[4:], ("samples", "seconds"), strict=True):
+        for axis, abscissa in zip(axes[4:], ("samples", "steady_seconds"), strict=True):
             draw_curve(axis, rows, name, abscissa, "accuracy", colour, dash, label)
     finish_panels(axes[0], axes[1], "epoch n", "(a)")
     finish_panels(axes[2], axes[3], "epoch n", "(b)", loss="loss U of the batch")
-    for axis, words in ((axes[4], "samples seen"), (axes[5], "time (s)")):
-        axis.set(xlabel=words, ylabel="test accuracy C (%)", xscale="log", title=f"(b) against {words}", ylim=(0, 100))
+    for axis, words, unit in ((axes[4], "samples seen", ""), (axes[5], "time", " (s), without the machine's stalls")):
+        axis.set(xlabel=words + unit, ylabel="test accuracy C (%)", xscale="log", ylim=(0, 100))
+        axis.set_title(f"(b) against {words}")
         name_curves(axis)
     return [save(figure, out / "fig7")]
+
+
+def with_steady_seconds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records with the time they would have taken on a machine that did nothing else now and then.
+
+    Between two records it is that of the usual pace: the median of the seconds per sample thereabouts.
+    """
+    steady = []
+    for name in dict.fromkeys(row["run"] for row in rows):
+        mine = [row for row in rows if row["run"] == name]
+        samples = np.diff(column(mine, "samples"))
+        pace = np.diff(column(mine, "seconds")) / samples
+        places = range(len(pace))
+        usual = [np.median(pace[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]) for place in places]
+        seconds = np.concatenate([[0.0], np.cumsum(samples * usual)])
+        steady += [row | {"steady_seconds": float(time)} for row, time in zip(mine, seconds, strict=True)]
+    return steady
 
 
 def check(out: Path, scale: str) -> list[Verdict]:
@@ -129,7 +150,7 @@ def _words(reached: dict[str, float], rows: list[dict[str, Any]], names: tuple[s
 
 
 def _check_speed(rows: list[dict[str, Any]], reached: dict[str, float], scale: str) -> Verdict:
-    says, rule = "aMC is faster than MC, at about GD's rate, with the same end", "epochs to 90%: aMC < MC"
+    says, rule = "aMC is faster than MC", "epochs to 90%: aMC < MC"
     if missing := lacking(rows, ("amc", "mc", "gd")):
         return not_run("F7a", says, missing, rule)
     # A run that has not got there is slower than one that got there sooner; nothing else decides early.
@@ -141,12 +162,12 @@ def _check_speed(rows: list[dict[str, Any]], reached: dict[str, float], scale: s
         rule,
         holds=reached["amc"] < reached["mc"],
         is_decided=scale != "smoke" and bool(is_seen or (scale == "paper" and is_whole(rows, ("amc", "mc")))),
-        differs="; ".join(filter(None, (stand_in(scale), STARTS, MEANS))),
+        differs="; ".join(filter(None, (stand_in(scale), ONE_RUN, RATE, STARTS, MEANS))),
     )
 
 
 def _check_batching(rows: list[dict[str, Any]], reached: dict[str, float], scale: str) -> Verdict:
-    says = "minibatches are faster and slightly worse at the end; progressive batches faster and equal at the end"
+    says = "minibatches are faster and worse at the end; progressive batches faster and equal at the end"
     rule = "epochs to 90%: minibatch, progressive < batch; final C: minibatch < batch, progressive within 1.5 points"
     if missing := lacking(rows, tuple(BATCHING)):
         return not_run("F7b", says, missing, rule)
@@ -159,5 +180,5 @@ def _check_batching(rows: list[dict[str, Any]], reached: dict[str, float], scale
         rule,
         holds=is_faster and end["minibatch"] < end["amc"] and abs(end["progressive"] - end["amc"]) <= 1.5,
         is_decided=scale == "paper" and is_whole(rows, tuple(BATCHING)),
-        differs="; ".join(filter(None, (stand_in(scale), BATCHES, MEANS))),
+        differs="; ".join(filter(None, (stand_in(scale), ONE_RUN, BATCHES, MEANS))),
     )

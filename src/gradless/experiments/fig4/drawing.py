@@ -8,6 +8,7 @@ from gradless.experiments.fig4.settings import MINUS, NAMES, PLUS, SINE, ZERO
 from gradless.experiments.tables import column, read_table, table_so_far
 from gradless.plots import COLOURS, new_figure, save, say_not_run
 
+LATE = 10_000  # steps, from where on U is shown larger
 STYLES = {  # colour, dash, label
     "gd": (COLOURS["gd"], ":", "GD"),
     "adam": (COLOURS["adam"], "-.", "Adam"),
@@ -40,6 +41,9 @@ def draw(out: Path) -> list[Path]:
             axis.set(xlabel="step n", ylabel=label, xscale="log", yscale="log")
             axis.grid(alpha=0.2, linewidth=0.5)
             axis.legend(frameon=False, fontsize=8, loc="upper right")
+    amc = [name for name in NAMES.values() if name in of and of[name][-1]["step"] >= LATE]
+    if amc:
+        _draw_end(axes[1], {name: of[name] for name in amc})
     _draw_outputs(axes[2], outputs)
     return [save(figure, out / "fig4")]
 
@@ -52,6 +56,16 @@ def _draw_training(axis: Any, rows: list[dict[str, Any]], quantity: str, style: 
         step, column(rows, f"{quantity}_low"), column(rows, f"{quantity}_high"), color=colour, alpha=0.15, linewidth=0
     )
     axis.plot(step, column(rows, quantity), dash, color=colour, label=label, linewidth=1.4)
+
+
+def _draw_end(axis: Any, of: dict[str, list[dict[str, Any]]]) -> None:
+    """Draw the end of panel (a) larger: what the epsilons differ by is small beside the fall before."""
+    inset = axis.inset_axes((0.53, 0.3, 0.45, 0.32))
+    for name, rows in of.items():
+        _draw_training(inset, [row for row in rows if row["step"] >= LATE], "loss", STYLES[name])
+    inset.axhline(SINE, color="black", linewidth=0.5)
+    inset.set(xscale="log", ylim=(0.92 * SINE, 1.08 * SINE))
+    inset.tick_params(labelsize=6)
 
 
 def _draw_outputs(axis: Any, rows: list[dict[str, Any]]) -> None:

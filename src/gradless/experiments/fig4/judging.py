@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gradless.experiments.claims import Verdict, judge, not_run
-from gradless.experiments.fig4.medians import by_algorithm, last_before, starting_step, step_of_outputs
+from gradless.experiments.fig4.medians import by_algorithm, gain, last_before, starting_step, step_of_outputs
 from gradless.experiments.fig4.settings import ALGORITHMS, LEARNT, MIN_RUNS, MINUS, NAMES, PLUS, STARTED, ZERO
 from gradless.experiments.tables import column, read_table
 
@@ -27,7 +27,7 @@ def check(out: Path, scale: str) -> list[Verdict]:
 
 CLAIMS = {  # what each says, and the rule
     "F4a": (
-        "U falls fastest for epsilon > 0, slowest for epsilon < 0; Adam faster than GD",
+        "U gets lowest for epsilon > 0, least low for epsilon < 0; Adam lower than GD",
         "median U at the end: epsilon > 0 below 0 below < 0, Adam below GD",
     ),
     "F4b": (
@@ -69,7 +69,8 @@ def _dip_and_rise(of: dict[str, list[dict[str, Any]]], is_decided: bool) -> Verd
     for name in ("adam", PLUS):
         dip = min(of[name], key=lambda row: row["pseudo_loss"])
         least, end = dip["pseudo_loss"], _end(of[name], "pseudo_loss")
-        learnt = f"{100 * _end(of[name], 'overlap'):.0f}% of the sine"
+        share = _end(of[name], "overlap") - min(column(of[name], "overlap"))
+        learnt = f"{100 * share:.0f}% of the sine learnt"
         words.append(f"{name} {least:.2g} at step {dip['step']:,.0f}, {end:.2g} at the end with {learnt}")
         holds &= min(of[name][0]["pseudo_loss"], end) > 2 * least and _end(of[name], "overlap") > dip["overlap"]
     says, rule = CLAIMS["F4b"]
@@ -84,7 +85,8 @@ def _learnt(of: dict[str, list[dict[str, Any]]], is_decided: bool) -> Verdict:
     return judge(
         "F4c",
         says,
-        ", ".join(f"{name} {value:.2f}" for name, value in at.items()) + f" at step {step:,.0f}",
+        ", ".join(f"{name} {at[name]:.2f} ({gain(of[name], step):.2f} of it learnt)" for name in at)
+        + f" at step {step:,.0f}",
         rule,
         holds=at[PLUS] > LEARNT > at[ZERO] > STARTED > at[MINUS],
         is_decided=is_decided and starting_step(of[ZERO]) is not None,

@@ -57,6 +57,15 @@ def last_before(rows: list[dict[str, Any]], step: int) -> dict[str, Any]:
     return rows[int(places(rows, np.asarray([step]))[0])]
 
 
+def gain(rows: list[dict[str, Any]], step: int) -> float:
+    """Return how much of the sine has been learnt by a step: the overlap, less the least that it has been until then.
+
+    What is not learnt is the rest of a logarithm that does not fit yet, which is not quite orthogonal to the sine.
+    """
+    so_far = [row["overlap"] for row in rows if row["step"] <= step]
+    return float(so_far[-1] - min(so_far))
+
+
 def starting_step(rows: list[dict[str, Any]]) -> int | None:
     """Return the step at which epsilon = 0, whose medians these are, starts on the sine, if it does.
 

@@ -102,7 +102,7 @@ def _draw_survival(axis: Any, rows: list[dict[str, Any]], depths: Sequence[float
             color=str(shade),
             label=f"d = {depth:g}",
         )
-    axis.set(xlabel="epoch n", ylabel="untrained runs", xscale="log", ylim=(-0.03, 1.05))
+    axis.set(xlabel="epoch n", ylabel="share of untrained runs", xscale="log", ylim=(-0.03, 1.05))
     axis.set_title(f"(c)  {LABELS[kind]}", loc="left", fontsize=10)
     if axis.lines:
         axis.legend(frameon=False, fontsize=8)

@@ -71,6 +71,7 @@ def collect(out: Path, scale: Scale) -> None:
     at_hand = {_single(row) for row in curves}
     write_table(out / "runs.csv", rows)
     plain = [row for row in rows if not row["help"] and _single(row) in at_hand]
+    # Of each kind and depth the run with the lowest loss, which comes last and stays.
     bests = {(row["kind"], row["depth"]): _single(row) for row in sorted(plain, key=_loss, reverse=True)}
     curves = [row | {"is_best": int(bests.get((row["kind"], row["depth"])) == _single(row))} for row in curves]
     curves = [row for row in curves if row["is_best"] or _is_drawn_singly(cell_of(row))]
