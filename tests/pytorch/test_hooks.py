@@ -1,6 +1,9 @@
-"""Where the hooks of signal norm listen: several models, passes inside torch.func, and inputs of unusual forms."""
+"""The hooks of signal norm: in several models, inside torch.func, with inputs of unusual forms, and how long."""
 
 import copy
+import gc
+import pickle
+import weakref
 
 import pytest
 import torch
@@ -66,3 +69,71 @@ def test_sequences_of_several_lengths_count_their_own_rows_alone():
     read = x[~is_padding].square().sum(1).mean().rsqrt()
     lam = optimizer.state[model.layers[0].self_attn.in_proj_weight]["lam"]
     torch.testing.assert_close(lam.flatten(), read.expand(12))
+
+
+def layers_of_all_kinds():
+    return nn.Sequential(nn.Linear(3, 4), nn.GRU(4, 4, num_layers=2), Only(), nn.Linear(4, 1))
+
+
+class Only(nn.Module):
+    """The first of several outputs."""
+
+    def forward(self, outputs):
+        return outputs[0]
+
+
+def hooks_of(model):
+    return sum(len(module._forward_pre_hooks) + len(module._forward_hooks) for module in model.modules())
+
+
+def test_the_hooks_of_an_optimizer_go_with_it():
+    model = layers_of_all_kinds()
+    seen = []
+    model[0].register_forward_pre_hook(lambda module, args: seen.append(module))  # the user's own stays
+    first = AMC(model, signal_norm=True, seed=0)
+    number = hooks_of(model)
+    ears = [weakref.ref(hook) for hook in model[1]._forward_hooks.values()]
+    for _ in range(20):
+        second = AMC(model, signal_norm=True, seed=0)
+        second.step(lambda: model(torch.ones(5, 2, 3)).square().mean())
+    assert hooks_of(model) == 2 * number - 1
+    del second
+    gc.collect()
+    assert hooks_of(model) == number
+    first.step(lambda: model(torch.ones(5, 2, 3)).square().mean())
+    assert first.state[model[0].weight]["lam"] == pytest.approx(3**-0.5)
+    del first
+    gc.collect()
+    assert hooks_of(model) == 1
+    assert not model[0]._forward_pre_hooks_with_kwargs
+    assert [ear() for ear in ears] == [None]
+    seen.clear()
+    model(torch.ones(5, 2, 3))
+    assert seen == [model[0]]
+
+
+def test_an_optimizer_and_the_model_that_holds_it_go_together():
+    model = layers_of_all_kinds()
+    model.optimizer = AMC(model, signal_norm=True, seed=0)
+    model[0].weight.optimizer = model.optimizer
+    gone = [weakref.ref(model), weakref.ref(model.optimizer), weakref.ref(model.optimizer._signals)]
+    del model
+    gc.collect()
+    assert [one() for one in gone] == [None] * 3
+
+
+def pickled(model):
+    return pickle.loads(pickle.dumps(model))  # noqa: S301, it is our own
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+def test_a_copy_of_a_model_is_whole_when_the_optimizer_is_gone(copied):
+    model, x = layers_of_all_kinds(), torch.ones(5, 2, 3)
+    optimizer = AMC(model, signal_norm=True, seed=0)
+    twin = copied(model)
+    del optimizer
+    gc.collect()
+    assert hooks_of(model) == 0
+    assert hooks_of(copied(model)) == 0
+    torch.testing.assert_close(twin(x), model(x))
+    AMC(twin, signal_norm=True, seed=0).step(lambda: twin(x).square().mean())

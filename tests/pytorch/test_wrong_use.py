@@ -98,6 +98,41 @@ def test_wrong_groups_are_refused():
         AMC([torch.zeros(2).expand(3, 2)])
 
 
+def with_weight(weight):
+    """A layer that hooks go on and a table with padding, one of whose parameters will be refused."""
+    model = nn.Sequential(nn.Embedding(3, 2, padding_idx=0), nn.Linear(2, 2), nn.BatchNorm1d(2))
+    model[1].weight = weight if weight is X else nn.Parameter(weight, requires_grad=weight.is_floating_point())
+    return model
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (torch.eye(2, dtype=torch.complex64), "parameters must be floating-point numbers"),
+        (torch.eye(2).to_sparse(), "parameters must be dense"),
+        (torch.zeros(2).expand(2, 2), "memory of their own"),
+        (X, "some parameters appear in more than one parameter group"),  # is PyTorch's own
+    ],
+    ids=["complex", "sparse", "expanded", "known"],
+)
+@pytest.mark.parametrize("listed", [lambda model: model, lambda model: model.parameters()], ids=["model", "parameters"])
+def test_a_group_that_is_refused_leaves_nothing_behind(weight, words, listed):
+    known, model = nn.Linear(2, 1), with_weight(weight)
+    known.bias = X
+    optimizer = AMC(known, seed=0)
+    before = optimizer.state_dict()
+    with pytest.raises(ValueError, match=words):
+        optimizer.add_param_group({"params": listed(model), "signal_norm": listed(model) is model})
+    assert len(optimizer.param_groups) == 1
+    assert optimizer.state_dict()["param_groups"] == before["param_groups"]
+    assert (optimizer._models, optimizer._padding, optimizer._signals.names) == ([known], {}, {})
+    assert all(not one._forward_pre_hooks for one in model.modules())
+    right = nn.Linear(2, 1)
+    optimizer.add_param_group({"params": right, "signal_norm": True})
+    optimizer.step(lambda: right(torch.ones(1, 2)).square().sum())
+    assert optimizer.state[right.weight]["lam"] == pytest.approx(2**-0.5)
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
 def test_a_copy_is_refused_and_the_way_out_named(copied):
     with pytest.raises(TypeError, match=r"take its state_dict\(\)"):

@@ -1,6 +1,7 @@
 """aMC on the parameters of a PyTorch model: Sec. III A of the paper, steps 1 to 4 in order."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from gradless.pytorch.kept import Kept, KeptBuffers
 from gradless.pytorch.noise import GlobalRandomness, Noise
 from gradless.pytorch.padding import padding_rows
 from gradless.pytorch.settings import check_parameter, check_switch, check_temperature, checked_group, checked_seed
-from gradless.pytorch.signal_norm import Signals
+from gradless.pytorch.signal_norm import Signals, remove
 from gradless.settings import is_off
 
 Closure = Callable[[], Any]
@@ -76,6 +77,8 @@ class AMC(torch.optim.Optimizer):
         self.loss: Tensor | float | None = None  # U(x)
         self._models: list[nn.Module] = []
         self._signals = Signals()
+        # The model may live longer. Only the handles: what led to the optimizer would keep it alive.
+        weakref.finalize(self, remove, self._signals.handles)
         self._kept, self._kept_buffers = Kept(), KeptBuffers()
         self._padding: dict[Tensor, int] = {}  # rows that do not move
         params = [{"params": model_or_params}] if isinstance(model_or_params, nn.Module) else model_or_params
@@ -84,20 +87,18 @@ class AMC(torch.optim.Optimizer):
     def add_param_group(self, param_group: Group) -> None:
         """Add a group of parameters, or of a module's parameters, with settings of its own."""
         group = {**param_group, **checked_group(param_group)}
-        if isinstance(group["params"], nn.Module):
-            model = group["params"]
+        model = group["params"] if isinstance(group["params"], nn.Module) else None
+        has_signal_norm = group.get("signal_norm", self.defaults["signal_norm"])
+        if model is not None:
+            group["params"] = list(model.parameters())
+        elif has_signal_norm:
+            raise ValueError("signal_norm=True needs the model itself, AMC(model, ...), got bare parameters")
+        self._add_checked(group)
+        if model is not None:
             self._models.append(model)
             self._padding |= padding_rows(model)
-            group["params"] = list(model.parameters())
-            if group.get("signal_norm", self.defaults["signal_norm"]):
+            if has_signal_norm:
                 self._signals.attach(model)
-        elif group.get("signal_norm", self.defaults["signal_norm"]):
-            raise ValueError("signal_norm=True needs the model itself, AMC(model, ...), got bare parameters")
-        super().add_param_group(group)
-        group = self.param_groups[-1]
-        group |= {"sigma_0": group["sigma"], "n_cr": 0}
-        for parameter in group["params"]:
-            check_parameter(parameter)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Tensor | float:  # type: ignore[override]
@@ -180,6 +181,18 @@ class AMC(torch.optim.Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         """Refuse copies: they would share, or lose, the noise and the layers that are listened to."""
         raise TypeError("an optimizer is not copied or pickled whole: take its state_dict() and load it into a new one")
+
+    def _add_checked(self, group: Group) -> None:
+        """Add a group whose parameters PyTorch and we can take, or none."""
+        super().add_param_group(group)  # lists parameters that may be given by names or by a generator
+        group = self.param_groups[-1]
+        try:
+            for parameter in group["params"]:
+                check_parameter(parameter)
+        except ValueError:
+            self.param_groups.pop()
+            raise
+        group |= {"sigma_0": group["sigma"], "n_cr": 0}
 
     def _all(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from gradless.pytorch.noise import GlobalRandomness, working_dtype
 from gradless.pytorch.recurrent import RECURRENT, recurrent
@@ -29,6 +30,7 @@ class Signals:
         self.heard: dict[Tensor, list[Tensor]] = {}  # by weight: its sum in each call of a layer that it is in
         self.ones: set[Tensor] = set()  # parameters that have no fan-in
         self.has_warned = False
+        self.handles: list[RemovableHandle] = []  # of the hooks; they hold no model
 
     def attach(self, model: nn.Module) -> None:
         """Put a hook on every layer of a model whose inputs tell a lambda."""
@@ -43,11 +45,11 @@ class Signals:
                 self.ones |= {parameter for name, parameter in own.items() if "bias" in name}
                 self.heard |= {parameter: [] for parameter in own.values()}
             if listen:
-                module.register_forward_pre_hook(Ear(self, own, listen), with_kwargs=True)
+                self.handles.append(module.register_forward_pre_hook(Ear(self, own, listen), with_kwargs=True))
             elif is_recurrent:
                 start = Start(self, own)
-                module.register_forward_pre_hook(start, with_kwargs=True)
-                module.register_forward_hook(RecurrentEar(self, own, start), with_kwargs=True)
+                self.handles.append(module.register_forward_pre_hook(start, with_kwargs=True))
+                self.handles.append(module.register_forward_hook(RecurrentEar(self, own, start), with_kwargs=True))
 
     def hear(self, own: dict[str, Tensor], sums: dict[str, Tensor]) -> None:
         """Note the sums of one call of a layer; a weight that is computed from others, as by weight norm, has none."""
@@ -86,6 +88,12 @@ class Signals:
             self.has_warned = True
             names = ", ".join(unplaced)
             warnings.warn(f"signal norm has not seen the inputs of {names}: lambda is 1 there", stacklevel=2)
+
+
+def remove(handles: list[RemovableHandle]) -> None:
+    """Take hooks off their layers; what these hold goes with them."""
+    while handles:
+        handles.pop().remove()
 
 
 def works_as(module: nn.Module, kind: type[nn.Module]) -> bool:
