@@ -1,6 +1,8 @@
 """What a fit leaves behind, what it depends on, and what it goes on from."""
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss, mean_squared_error, zero_one_loss
 from sklearn.preprocessing import StandardScaler
 
+import gradless as gl
 from gradless.sklearn import MCClassifier, MCRegressor
 
 
@@ -219,6 +222,57 @@ def test_what_a_metric_raises_on_the_way_comes_out_as_it_is(classifier, classifi
     assert classifier(loss=lambda y, p: float(p[0, 0]), max_iter=5).fit(*classified).n_iter_ == 5
 
 
+@pytest.mark.parametrize(
+    "settings", [{"chains": 2}, {"sigma": "auto"}, {"batch_size": 10}, {"early_stopping": True, "batch_size": 10}]
+)
+def test_what_a_metric_raises_just_once_ends_the_fit_wherever_it_is(classifier, classified, settings):
+    """At the starting point, in the trials of sigma, on the way and in the last look at the loss."""
+    calls, raises_at = [], 0
+
+    def metric(y, p):
+        calls.append(float(p[0, 0]))
+        if len(calls) == raises_at:
+            raise KeyError("mine")
+        return 1.0
+
+    net = classifier(loss=metric, max_iter=5, **settings).fit(*classified)
+    number = len(calls)
+    for raises_at in (1, 2, 3, number // 2, number):  # noqa: B007, the metric reads it
+        calls.clear()
+        with pytest.raises(KeyError, match="mine"):
+            classifier(loss=metric, max_iter=5, **settings).fit(*classified)
+    raises_at = 0
+    assert net.fit(*classified).n_iter_ == 5
+
+
+def test_of_two_fits_at_a_time_the_one_that_fails_leaves_the_other_alone(classifier, classified, same_net):
+    """They share a compiled program; the good one is held in the middle until the metric has failed for the other."""
+    x, y = classified
+    of_good, of_bad = np.where(np.arange(60) == 0, "cold", y), np.where(np.arange(60) == 0, "warm", y)
+    calls, is_under_way, has_failed = {0: 0, 2: 0}, threading.Event(), threading.Event()
+
+    def metric(y_true, p):
+        value, first = log_loss(y_true, p), int(y_true[0])
+        calls[first] += 1
+        if first == 2 and calls[2] > 20:
+            is_under_way.wait(60)
+            has_failed.set()
+            raise KeyError("mine")
+        if first == 0 and calls[0] > 20:
+            is_under_way.set()
+            has_failed.wait(60)
+        return value
+
+    def fit(labels):
+        return classifier(loss=metric, max_iter=300).fit(x, labels)
+
+    with ThreadPoolExecutor(2) as pool:
+        bad, good = pool.submit(fit, of_bad), pool.submit(fit, of_good)
+        with pytest.raises(KeyError, match="mine"):
+            bad.result()
+        assert same_net(good.result(), fit(of_good))
+
+
 def test_the_best_of_several_chains_is_kept(regressor, measured, same_net):
     many = regressor(chains=3).fit(*measured)
     assert many.loss_ <= regressor().fit(*measured).loss_  # chain 0 is among them
@@ -314,6 +368,15 @@ WRONG = [
     ({"epsilon": 2}, "epsilon must be between -1 and 1, got 2"),
     ({"activation": ["tanh"]}, "activation must be one of tanh, relu, sigmoid, sine, step, identity, got ['tanh']"),
     ({"sigma": np.array([0.1, 0.2])}, "sigma must be one number, got shape (2,)"),
+    ({"epsilon": np.array([0.0, 0.1]), "chains": 2}, "epsilon must be one number, got shape (2,)"),
+    ({"n_s": [50, 100], "chains": 2}, "n_s must be one number, got shape (2,)"),
+    ({"temperature": [0.0, 0.1], "chains": 2}, "temperature must be one number, got shape (2,)"),
+    ({"temperature": gl.anneal([1, 2], 0.1, 9), "chains": 2}, "temperature.start must be one number, got shape (2,)"),
+    ({"batch_size": np.array([8, 9])}, 'batch_size must be a whole number of at least 1 or "full", got array([8, 9])'),
+    (
+        {"loss": np.array(["auto", "zero_one"])},
+        "loss must be a function or one of auto, cross_entropy, squared_error, ",
+    ),
     ({"tol": [0.1, 0.2]}, "tol must be one number, got shape (2,)"),
     ({"n_s": 0}, "n_s must be a whole number of at least 1, or inf, got 0"),
     ({"temperature": -1}, "temperature must be zero or positive, got -1"),
@@ -332,6 +395,16 @@ def test_a_wrong_parameter_is_refused_in_fit_in_one_line(classifier, classified,
     with pytest.raises(ValueError, match=re.escape(words)) as caught:
         net.fit(*classified)
     assert "\n" not in str(caught.value)
+
+
+def test_an_array_of_settings_is_refused_by_a_regressor_that_goes_on(regressor, measured):
+    net = regressor(chains=2, partial_fit_iter=20).partial_fit(*measured)
+    for name in ("sigma", "epsilon", "n_s", "temperature"):
+        with pytest.raises(ValueError, match=rf"^{name} must be one number, got shape \(2,\)$"):
+            regressor(chains=2, **{name: [1, 1]}).fit(*measured)
+    with pytest.raises(ValueError, match=r"^epsilon must be one number, got shape \(2,\)$"):
+        net.set_params(epsilon=np.array([0.0, 0.1])).partial_fit(*measured)
+    assert net.set_params(epsilon=np.array(0.0), temperature=np.float32(0.1)).partial_fit(*measured).n_iter_ == 40
 
 
 def test_wrong_use_is_refused(classifier, classified):

@@ -1,4 +1,4 @@
-"""Named losses against scikit-learn's own metrics; weights against repetitions; metrics that only Python can call."""
+"""Named losses against scikit-learn's own metrics; weights against repetitions; which metrics can be compiled."""
 
 from fractions import Fraction
 
@@ -9,17 +9,14 @@ import pytest
 from sklearn import metrics
 
 import gradless as gl
-from gradless.engine.flat import ByIdentity
 from gradless.models import MLP
 from gradless.sklearn.losses import (
     MULTICLASS,
     MULTILABEL,
     POWERS,
     REGRESSION,
-    HostMetric,
     as_number,
     is_traceable,
-    metric_loss,
     named_loss,
     takes_weights,
 )
@@ -98,33 +95,6 @@ def test_a_request_for_the_same_loss_gives_the_same_function():
     assert named_loss(MLP((3, 5, 2)), MULTICLASS, "zero_one") is named_loss(NET, MULTICLASS, "zero_one")
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_metric_called_in_python_sees_and_gives_every_bit(dtype):
-    seen = {}
-
-    def metric(y, p, sample_weight):
-        seen.update(y=y, p=p, w=sample_weight)
-        return np.sum(p[:, 1] * sample_weight) / 3
-
-    data = as_data(Samples(X.astype(dtype), CLASSES, WEIGHT), None)
-    params = jax.tree.map(lambda leaf: leaf.astype(dtype), PARAMS)
-    with jax.enable_x64(dtype is np.float64):
-        loss = metric_loss(NET, MULTICLASS, ByIdentity(HostMetric(metric)), True)
-        value = jax.jit(loss)(params, data)
-    assert (seen["p"].dtype, seen["w"].dtype, seen["y"].shape) == (dtype, dtype, (12,))
-    assert (seen["y"] == CLASSES[:, 0]).all()
-    assert float(value) == float(dtype(np.sum(seen["p"][:, 1] * seen["w"]) / 3))
-
-
-def test_what_a_metric_raises_is_kept():
-    def metric(y, p):
-        raise KeyError("mine")
-
-    host = HostMetric(metric)
-    assert np.isnan(metric_loss(NET, MULTICLASS, ByIdentity(host), True)(PARAMS, as_data(Samples(X, CLASSES), None)))
-    assert isinstance(host.trouble, KeyError)
-
-
 def test_a_metric_that_catches_what_jax_raises_is_not_compiled_to_what_it_returns_then():
     def metric(y, p):
         try:
@@ -146,9 +116,6 @@ def test_one_number_is_a_value(value):
 def test_anything_else_is_not(value, words):
     with pytest.raises(ValueError, match=f"^loss must return one number, got {words}$"):
         as_number(value)
-    host = HostMetric(lambda y, p: value)
-    metric_loss(NET, MULTICLASS, ByIdentity(host), True)(PARAMS, as_data(Samples(X, CLASSES), None))
-    assert str(host.trouble).startswith("loss must return one number")
 
 
 def test_what_can_be_compiled_is_found_out():

@@ -40,7 +40,7 @@ class MCNet(BaseEstimator):
     tol, n_iter_no_change: a fit ends when so many steps have not lowered the loss by tol times its first value (or,
         with early stopping, not raised the validation score by tol); n_iter_no_change=inf switches this off.
     early_stopping, validation_fraction: `fit` sets a part of the samples aside and returns the net best on it.
-    chains: independent chains; the best is kept.
+    chains: independent chains with the same settings, each of which is one number; the best is kept.
     warm_start: `fit` begins with the weights of the fit before.
     random_state: the same number gives the same net.
     verbose: print a line now and then.

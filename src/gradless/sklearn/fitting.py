@@ -12,13 +12,14 @@ from sklearn.model_selection import train_test_split
 from gradless.engine.batches import FullBatch, Minibatch
 from gradless.engine.flat import ByIdentity
 from gradless.engine.plan import Plan
-from gradless.engine.session import Listener, Session, precision_of
+from gradless.engine.session import Session, precision_of
 from gradless.engine.train import prepare
 from gradless.engine.tuning import tune_sigma
 from gradless.kernels.amc import AMC
 from gradless.kernels.annealing import Anneal
 from gradless.models.mlp import MLP, Params
 from gradless.sklearn import losses
+from gradless.sklearn.hosted import HostMetric, Troubles, host_metric
 from gradless.sklearn.losses import MULTICLASS, REGRESSION
 from gradless.sklearn.nets import first_params, in_other_units, outputs_for
 from gradless.sklearn.progress import Judge, Outcome, Progress, row_of, run_session
@@ -38,6 +39,14 @@ class Chains(NamedTuple):
     sigma: float = np.nan  # sigma_0
     t: int = 0
     states: list[Any] | None = None  # None before the first step
+
+
+class Problem(NamedTuple):
+    """What the engine is given to train."""
+
+    loss: Loss
+    begin: Any  # a net, or a function that draws one
+    data: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,9 @@ class Job:
     def algorithm(self, sigma: float, units: Units | None) -> AMC:
         """Return aMC with the estimator's settings; the temperature is one in the user's units, as the loss is."""
         own, unit = self.estimator, self.loss_unit(units)
-        return AMC(sigma, own.epsilon, own.n_s, bool(own.signal_norm), in_unit(own.temperature, unit))
+        # Plain numbers: an array of no axes is no 0 that the compiler sees, and the state would have another shape.
+        temperature = in_unit(own.temperature, unit)
+        return AMC(sigma, float(own.epsilon), float(own.n_s), bool(own.signal_norm), temperature)
 
     @property
     def loss_name(self) -> str:
@@ -143,7 +154,7 @@ class Job:
         """Return what the chain's loss has to be multiplied with to be in the user's units."""
         return 1.0 if units is None or callable(self.estimator.loss) else units.largest ** losses.POWERS[self.loss_name]
 
-    def loss(self, params: Params, data: dict[str, Any]) -> tuple[Loss, losses.HostMetric | None]:
+    def loss(self, params: Params, data: dict[str, Any]) -> tuple[Loss, HostMetric | None]:
         """Return the loss for the engine, and the metric behind it if that has to be called in Python.
 
         A function is called once here, at `params`, so that its mistakes are seen as it makes them.
@@ -157,7 +168,7 @@ class Job:
             shown += [data["weight"]] if "weight" in data else []
             is_traceable = losses.is_traceable(own.loss, *shown)
         losses.as_number(losses.call_metric(own.loss, *map(np.array, shown)))  # copies, for it may write into them
-        host = None if is_traceable else losses.host_metric(ByIdentity(own.loss))
+        host = None if is_traceable else host_metric(ByIdentity(own.loss))
         return losses.metric_loss(self.net, self.task, ByIdentity(host or own.loss), self.is_flat), host
 
 
@@ -166,21 +177,8 @@ def in_unit(temperature: Any, unit: float) -> Any:
     if isinstance(temperature, Anneal):
         return replace(temperature, start=temperature.start / unit, end=temperature.end / unit)
     if not callable(temperature):
-        return temperature / unit
+        return float(temperature) / unit
     return temperature if unit == 1 else lambda n: temperature(n) / unit
-
-
-class Troubles(Listener):
-    """Ends a fit with the exception of a metric that was called in Python."""
-
-    def __init__(self, metric: losses.HostMetric):
-        self.metric = metric
-        metric.trouble = None
-
-    def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
-        """Raise what the metric has raised."""
-        if self.metric.trouble is not None:
-            raise self.metric.trouble
 
 
 def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.RandomState) -> Fitted:
@@ -201,9 +199,12 @@ def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.Random
     unit = job.loss_unit(chains.units)
     judge = None if validation is None else job.judge(validation, chains.units)
     progress = Progress(own.tol, course.patience, judge, bool(own.verbose), unit)
-    session, chains = _session(job, data, params, chains, course.steps, progress.stretch(course.steps))
-    first = session.t
-    outcome = run_session(session, course.steps, progress)
+    with Troubles() as troubles:
+        problem = _problem(job, data, params, chains.seed, troubles)
+        session, chains = _session(job, problem, chains, course.steps, progress.stretch(course.steps))
+        session.listeners.append(troubles)
+        first = session.t
+        outcome = run_session(session, course.steps, progress)
 
     states = [type(chain.carry.state)(*map(np.asarray, chain.carry.state)) for chain in session.chains]
     # The net chosen by its validation score is not where the chains stand: there is no going on from there.
@@ -214,33 +215,33 @@ def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.Random
     return Fitted(replace(outcome, loss=unit * outcome.loss), session.t - first, rows, chains, progress.scores)
 
 
-def _session(
-    job: Job, data: dict[str, Any], start: Params | None, chains: Chains, steps: int, stretch: int
-) -> tuple[Session, Chains]:
+def _problem(job: Job, data: dict[str, Any], start: Params | None, seed: int, troubles: Troubles) -> Problem:
+    """Return what is to be trained, from `start` or from nets that the chains draw."""
+    draw = partial(first_params, job.net, str(data["x"].dtype))
+    loss, host = job.loss(draw(jax.random.key(seed)) if start is None else start, data)
+    return Problem(loss, draw if start is None else start, data if host is None else troubles.follow(host, data))
+
+
+def _session(job: Job, problem: Problem, chains: Chains, steps: int, stretch: int) -> tuple[Session, Chains]:
     """Return a session that has begun, or goes on, and the chains with their sigma_0."""
-    own, precision = job.estimator, str(data["x"].dtype)
-    draw = partial(first_params, job.net, precision)
-    loss, host = job.loss(draw(jax.random.key(chains.seed)) if start is None else start, data)
-    begin = draw if start is None else start
+    own, (loss, begin, data) = job.estimator, problem
     batches = FullBatch() if job.batch_size is None else Minibatch(min(job.batch_size, len(data["x"])))
     plan = Plan(
         steps=chains.t + steps,
         batches=batches,
         chains=tuple(range(own.chains)),
         seed=chains.seed,
-        precision=precision,
+        precision=str(data["x"].dtype),
         record_every=max(1, stretch // RECORDS),
         # A named loss is never below 0. On a minibatch it may be 0 though the next one's is not.
         target_loss=0.0 if batches.is_fixed and not callable(own.loss) else None,
         stop_when_frozen=True,
     )
     if np.isnan(chains.sigma):
-        sigma = _tuned(job, chains.units, loss, begin, data, plan) if own.sigma == "auto" else own.sigma
+        sigma = _tuned(job, chains.units, problem, plan) if own.sigma == "auto" else own.sigma
         chains = chains._replace(sigma=float(sigma))
     session = prepare(job.algorithm(chains.sigma, chains.units), loss, begin, plan, data=data)
     session.report = lambda words: None  # a frozen chain has come as far as it can, and ends
-    if host is not None:
-        session.listeners.append(Troubles(host))
     if chains.states is None:
         session.begin()
     else:
@@ -248,13 +249,13 @@ def _session(
     return session, chains
 
 
-def _tuned(job: Job, units: Units | None, loss: Loss, begin: Any, data: Any, plan: Plan) -> float:
+def _tuned(job: Job, units: Units | None, problem: Problem, plan: Plan) -> float:
     least, most = TRIAL_STEPS
     tuning = tune_sigma(
         job.algorithm(1.0, units),
-        loss,
-        begin,
-        data=data,
+        problem.loss,
+        problem.begin,
+        data=problem.data,
         steps=max(least, min(plan.steps // 20, most)),
         batches=plan.batches,
         seed=plan.seed,

@@ -6,7 +6,7 @@ the same shape share one compiled program.
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, SupportsFloat
 
 import jax
@@ -97,12 +97,13 @@ def named_loss(net: MLP, task: str, name: str) -> Callable[[Params, Batch], jax.
 
 @lru_cache(maxsize=64)
 def metric_loss(net: MLP, task: str, metric: ByIdentity, is_flat: bool) -> Callable[..., jax.Array]:
-    """Return the loss that a user's metric, or a `HostMetric` of it, is."""
+    """Return the loss that a user's metric is, or a `HostMetric` of it, which is told whose data these are."""
 
     def loss(params: Params, batch: Batch) -> jax.Array:
         y, predicted = shown(task, outputs_of(net, params, batch), batch, is_flat)
         weight = (batch["weight"],) if "weight" in batch else ()
-        value = call_metric(metric.held, y, predicted, *weight)
+        called = partial(metric.held, batch["fit"]) if "fit" in batch else metric.held
+        value = call_metric(called, y, predicted, *weight)
         return jnp.asarray(value).astype(predicted.dtype)
 
     return loss
@@ -153,48 +154,3 @@ def is_traceable(metric: Metric, y: Any, predicted: Any, *weight: Any) -> bool:
         if not following.isdisjoint(map(id, equation.invars)):
             following.update(map(id, equation.outvars))
     return not following.isdisjoint(map(id, traced.outvars))
-
-
-class HostMetric:
-    """A metric that JAX cannot compile, called in Python at every step.
-
-    JAX calls it on a thread of its own, where float64 may be switched off and would be cut to float32. Bits are left
-    alone there, so numbers travel as bits. An exception cannot travel at all: it is kept here, and the value is NaN.
-    """
-
-    def __init__(self, metric: Metric):
-        self.metric = metric
-        self.trouble: Exception | None = None
-
-    def __call__(self, y: jax.Array, predicted: jax.Array, **weight: jax.Array) -> jax.Array:
-        arrays = {"y": y, "predicted": predicted, **weight}
-        dtypes = {name: np.dtype(array.dtype) for name, array in arrays.items()}
-        dtype = dtypes["predicted"]
-
-        def call(bits: dict[str, Any]) -> np.ndarray:
-            # Copies, for a metric may write into its arrays.
-            numbers = {name: np.array(one).view(dtypes[name])[..., 0] for name, one in bits.items()}
-            return np.asarray([self._value(**numbers)], dtype).view(np.uint32)
-
-        bits = {name: _bits(array) for name, array in arrays.items()}
-        value = jax.pure_callback(call, jax.ShapeDtypeStruct((dtype.itemsize // 4,), jnp.uint32), bits)
-        return jax.lax.bitcast_convert_type(value if dtype.itemsize == 8 else value[0], dtype)
-
-    def _value(self, y: np.ndarray, predicted: np.ndarray, **weight: np.ndarray) -> float:
-        try:
-            return np.nan if self.trouble else as_number(self.metric(y, predicted, **weight))
-        except Exception as error:
-            self.trouble = error
-            return np.nan
-
-
-@lru_cache(maxsize=64)
-def host_metric(metric: ByIdentity) -> HostMetric:
-    """Return the same wrapper for the same metric, so that its compiled program serves the next fit too."""
-    return HostMetric(metric.held)
-
-
-def _bits(array: jax.Array) -> jax.Array:
-    """Return the bits of each number, 32 by 32 along a new last axis."""
-    bits = jax.lax.bitcast_convert_type(array, jnp.uint32)
-    return bits if bits.ndim > array.ndim else bits[..., None]
