@@ -6,7 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from gradless.engine.stored import SELECTIONS
 from gradless.records import AcceptedLog, DamagedError, RunError, list_checkpoints, load_newest, save
+from gradless.records.accepted_blocks import read_blocks
 from gradless.runs import named_parameters, standing
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -66,6 +68,26 @@ def test_a_long_log_is_handed_over_in_pieces(case_named, monkeypatch):
     case = case_named("amc")
     monkeypatch.setattr("gradless.engine.replay.MAX_ACCEPTED", 3)
     assert [difference for _, difference in case.rebuild(case.whole, 60, verify=True).checks] == [None, None]
+
+
+def test_the_log_is_read_once_however_many_chains_there_are(case_named, monkeypatch):
+    case, passes = case_named("amc chains"), []
+    whole = case.whole
+    monkeypatch.setattr("gradless.records.accepted.read_blocks", lambda path: passes.append(path) or read_blocks(path))
+    assert {difference for _, difference in case.rebuild(whole, 60, verify=True).checks} == {None}
+    assert len(passes) == 1
+
+
+def test_a_run_with_selection_whose_checkpoint_lacks_it_is_refused(case_named, tmp_path):
+    case = case_named("amc selection")
+    run = shutil.copytree(case.whole, tmp_path / "run")
+    newest = load_newest(run / "checkpoints", pytest.fail)
+    save(
+        run / "checkpoints", 60, {name: one for name, one in newest.tensors.items() if name != SELECTIONS}, newest.meta
+    )
+    for go in (lambda: case.rebuild(run, 60), lambda: case.resume(run)):
+        with pytest.raises(RunError, match=r"60.safetensors holds selections that no session made"):
+            go()
 
 
 def test_a_decision_that_the_run_did_not_make_is_found_out(case_named, tmp_path):

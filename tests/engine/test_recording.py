@@ -1,15 +1,19 @@
 """A session's whole state as tensors and text, and back; what does not fit is refused with the reason."""
 
 import copy
+from functools import partial
 
+import jax
 import numpy as np
 import pytest
 
 import gradless as gl
 from gradless.engine.plan import Plan
 from gradless.engine.recording import differing, environment, restore, snapshot
+from gradless.engine.session import Session
+from gradless.engine.stored import SELECTIONS
 from gradless.engine.train import prepare
-from gradless.records import Checkpoint, RunError
+from gradless.records import Checkpoint, Metrics, RunError, load_newest, tensor_file
 
 ALGORITHM = gl.amc(sigma=0.1, epsilon=0.1, n_s=3)
 
@@ -70,6 +74,63 @@ def test_a_checkpoint_says_what_made_it(tmp_path):
 def test_a_checkpoint_of_other_shapes_is_refused_with_the_reason(other, words, tmp_path):
     with pytest.raises(RunError, match=words):
         restore(session_of(begun=False, **other), checkpoint_of(session_of(), tmp_path))
+
+
+def draw(key):
+    return jax.random.normal(key, (2,))
+
+
+def test_the_text_of_a_checkpoint_does_not_grow_with_the_selections(tmp_path, monkeypatch):
+    settings = {"loss": quadratic, "params": draw}
+    begin = partial(gl.train, gl.metropolis(sigma=0.1, temperature=1.0), **settings, chains=4, select_every=1)
+    whole = begin(steps=600, run=tmp_path / "whole")
+    monkeypatch.setattr(tensor_file, "MAX_HEADER_BYTES", 1 << 14)  # a selection takes some fifty
+    begin(steps=500, run=tmp_path / "run")
+    result = gl.resume(tmp_path / "run", **settings, steps=600)
+    np.testing.assert_array_equal(result.params, whole.params)
+    one, other = (load_newest(tmp_path / name / "checkpoints", pytest.fail) for name in ("run", "whole"))
+    assert len(one.tensors[SELECTIONS]) > 500
+    np.testing.assert_array_equal(one.tensors[SELECTIONS], other.tensors[SELECTIONS])
+
+
+@pytest.mark.parametrize("limit", ["metrics.MAX_LINE_BYTES", "tensor_file.MAX_HEADER_BYTES"])
+@pytest.mark.parametrize("batches", [None, gl.progressive(2, lambda x, batch: quadratic(x))])
+def test_more_chains_than_can_be_recorded_are_refused_before_anything_is_compiled(
+    limit, batches, tmp_path, monkeypatch
+):
+    given = {"loss": lambda x, batch: quadratic(x), "params": np.ones(2), "data": np.ones(8), "batches": batches}
+    begin = partial(gl.train, gl.metropolis(sigma=0.1), **given, steps=5, chains=20)
+    monkeypatch.setattr(f"gradless.records.{limit}", 20_000)
+    begin(run=tmp_path / "run")
+    monkeypatch.setattr(f"gradless.records.{limit}", 3_000)
+    monkeypatch.setattr(Session, "begin", pytest.fail)
+    with pytest.raises(
+        ValueError, match=r"^a run of 20 chains cannot be recorded \(.* under 3000 bytes.*\): take fewer"
+    ):
+        begin(run=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_nothing_that_is_recorded_is_wider_than_was_looked_at(monkeypatch, tmp_path):
+    """The widest row and text have the names of the real ones, and no number of a chain is longer than theirs."""
+    looked_at = []
+    monkeypatch.setattr(Metrics, "check_row", looked_at.append)
+    monkeypatch.setattr("gradless.engine.recording.check_meta", looked_at.append)
+    given = {"batches": gl.progressive(2, lambda x, batch: 0.0 * quadratic(x), check_every=1), "data": np.ones(8)}
+    begin = partial(gl.train, gl.metropolis(sigma=0.1), lambda x, batch: quadratic(x), np.ones(2), **given, steps=9)
+    begin(chains=3, metrics=lambda x: {"error": quadratic(x)}, run=tmp_path / "run")
+    row, meta = looked_at
+    *_, recorded = Metrics(tmp_path / "run" / "metrics.jsonl").rows()
+    assert row.keys() == recorded.keys()
+    assert all(len(str(row[name])) >= len(str(value)) for name, value in recorded.items())
+    stored = load_newest(tmp_path / "run" / "checkpoints", pytest.fail).meta
+    assert meta["settings"] == stored["settings"]
+    assert [one.keys() for one in meta["chains"]] == [one.keys() for one in stored["chains"]]
+    assert all(
+        0 < len(there["growths"]) < len(widest["growths"])
+        for there, widest in zip(stored["chains"], meta["chains"], strict=True)
+    )
+    assert len(meta["accepted"]) == len(stored["accepted"])
 
 
 def test_a_checkpoint_of_other_random_numbers_is_refused(tmp_path):

@@ -45,7 +45,7 @@ def test_the_best_are_copied_over_the_worst_with_their_losses():
     selection.apply(chains, 20)
     assert [float(chain.carry.state.loss) for chain in chains] == [3.0, 1.0, 4.0, 0.5, 5.0, 2.0, 1.0, 0.5]
     assert [float(chain.carry.state.x[0]) for chain in chains] == [0, 1, 2, 3, 4, 5, 1, 3]
-    assert selection.events == [{"step": 20, "copied": [[13, 17], [11, 16]]}]
+    assert selection.copies == [(20, 13, 17), (20, 11, 16)]
     assert [chain.carry.t for chain in chains] == list(range(8))  # counts stay with their chains
     assert [chain.carry.accepted for chain in chains] == list(range(8))
 
@@ -64,7 +64,7 @@ def test_nothing_is_copied_where_nothing_is_better(losses):
     selection = Selection(every=1, fraction=0.5)
     selection.apply(chains, 1)
     assert [float(chain.carry.state.x[0]) for chain in chains] == list(range(len(losses)))
-    assert selection.events == []
+    assert selection.copies == []
 
 
 def test_a_chain_that_has_ended_takes_no_part():

@@ -8,7 +8,14 @@ import pytest
 import gradless as gl
 from gradless.engine.plan import Plan
 from gradless.engine.recording import snapshot
-from gradless.engine.stored import check_rows, check_same_problem, check_same_run, checked_meta
+from gradless.engine.stored import (
+    SELECTIONS,
+    check_rows,
+    check_same_problem,
+    check_same_run,
+    checked_meta,
+    stored_copies,
+)
 from gradless.engine.train import prepare
 from gradless.records import Checkpoint, RunError
 
@@ -98,12 +105,6 @@ def broken(path, value):
         broken(["chains", 0, "stage_start"], ["a", "b", "c", "d"]),
         broken(["chains", 0, "last_record"], "x"),
         broken(["chains", 0, "nonfinite"], None),
-        broken(["selections"], None),
-        broken(["selections"], [1]),
-        broken(["selections"], [{"step": 1, "copied": [[0, 9]]}]),
-        broken(["selections"], [{"step": "x", "copied": []}]),
-        broken(["selections"], [{"step": 1, "copied": [[0]]}]),
-        broken(["selections"], [{"step": 1, "copied": [[[], []]]}]),
     ],
 )
 def test_text_that_no_session_wrote_is_refused(change, meta, tmp_path):
@@ -112,6 +113,46 @@ def test_text_that_no_session_wrote_is_refused(change, meta, tmp_path):
     change(checkpoint.meta)
     with pytest.raises(RunError, match="its text is not what a session writes"):
         checked_meta(checkpoint)
+
+
+GOOD = [[4, 0, 1], [4, 2, 3], [8, 3, 0]]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        None,
+        np.array(GOOD, np.int64),
+        np.array(GOOD, np.float32),
+        np.array(GOOD, bool),
+        np.array(4, np.int32),
+        np.zeros(3, np.int32),
+        np.zeros((3, 2), np.int32),
+        np.zeros((1, 3, 1), np.int32),
+        np.zeros((3, 0), np.int32),
+        np.array([[4, 0, 9]], np.int32),
+        np.array([[4, -1, 0]], np.int32),
+        np.array([[0, 0, 1]], np.int32),
+        np.array([[-4, 0, 1]], np.int32),
+        np.array([[13, 0, 1]], np.int32),
+        np.array([[8, 0, 1], [4, 0, 1]], np.int32),
+    ],
+)
+def test_selections_that_no_session_made_are_refused(forged, tmp_path):
+    session = session_of(begun=False, chains=(0, 1, 2, 3), select_every=4)
+    good = {SELECTIONS: np.array(GOOD, np.int32)}
+    assert stored_copies(Checkpoint(12, good, {}, tmp_path), session) == [tuple(row) for row in GOOD]
+    assert stored_copies(Checkpoint(12, {SELECTIONS: np.zeros((0, 3), np.int32)}, {}, tmp_path), session) == []
+    tensors = {} if forged is None else {SELECTIONS: forged}
+    with pytest.raises(RunError, match="holds selections that no session made: restore it from a copy"):
+        stored_copies(Checkpoint(12, tensors, {}, tmp_path), session)
+
+
+def test_selections_of_a_run_without_selection_are_refused(tmp_path):
+    session = session_of(begun=False, chains=(0, 1))
+    assert stored_copies(Checkpoint(12, {}, {}, tmp_path), session) == []
+    with pytest.raises(RunError, match="holds selections that no session made"):
+        stored_copies(Checkpoint(12, {SELECTIONS: np.array([[4, 0, 1]], np.int32)}, {}, tmp_path), session)
 
 
 def test_rows_must_be_alike_and_hold_one_number_per_chain(tmp_path):

@@ -35,8 +35,10 @@ def check(log, flags):
     again = AcceptedLog(log.path, len(flags))
     for chain, row in enumerate(flags):
         np.testing.assert_array_equal(again.read(chain, flags.shape[1]), np.flatnonzero(row))
-        parts = [part for _, part in again.blocks(chain)]
+        parts = [block.flags for block in read_blocks(log.path) if block.chain == chain]
         np.testing.assert_array_equal(np.concatenate([np.empty(0, bool), *parts]), row)
+    for row, found in zip(flags, again.read_all(flags.shape[1]), strict=True):
+        np.testing.assert_array_equal(found, np.flatnonzero(row))
     assert all(end == flags.shape[1] for end in again.cover().ends.values())
 
 
@@ -78,6 +80,21 @@ def test_size_of_a_million_steps(tmp_path, rate, limit):
     log = make_log(tmp_path, flags, chunk=1000, sync_every=1000)
     assert log.path.stat().st_size < limit
     np.testing.assert_array_equal(log.read(0, 1_000_000), np.flatnonzero(flags[0]))
+
+
+def test_all_chains_are_read_up_to_a_step_in_one_pass(tmp_path, faults, monkeypatch):
+    flags = np.random.default_rng(2).random((5, 300)) < 0.3
+    log = make_log(tmp_path, flags, chunk=100, sync_every=1)
+    passes = []
+    monkeypatch.setattr("gradless.records.accepted.read_blocks", lambda path: passes.append(path) or read_blocks(path))
+    for found, row in zip(log.read_all(170), flags, strict=True):
+        np.testing.assert_array_equal(found, np.flatnonzero(row[:170]))
+    assert len(passes) == 1
+    with pytest.raises(RunError, match="is whole only up to step 300 of chain 0, not 301"):
+        log.read_all(301)
+    with pytest.raises(RunError, match="is whole only up to step 0 of chain 5, not 170"):
+        AcceptedLog(log.path, 6).read_all(170)
+    assert len(AcceptedLog(log.path, 2).read_all(300)) == 2  # and nothing of chains that the run does not have
 
 
 def test_a_slow_run_synced_every_thirty_steps_stays_under_a_megabyte(tmp_path, faults):

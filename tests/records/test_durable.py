@@ -2,7 +2,9 @@
 
 import ast
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -46,6 +48,35 @@ def test_atomic_write_with_a_power_cut_at_every_call(tmp_path, faults, k):
         durable.write_atomic(path, b"new contents")
     faults.lose_power(tmp_path)
     assert path.read_bytes() == b"old"  # the last call, the fsync of the folder, is what makes it new
+
+
+def test_threads_that_write_one_file_do_not_meet(tmp_path, monkeypatch):
+    path, both_are_open, create = tmp_path / "a", Barrier(2), disk.create
+
+    def create_together(temporary):
+        fd = create(temporary)
+        both_are_open.wait(10)
+        return fd
+
+    monkeypatch.setattr(disk, "create", create_together)
+    texts = [b"one" * 1000, b"another" * 1000]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda text: durable.write_atomic(path, text), texts))
+    assert path.read_bytes() in texts
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_a_killed_write_leaves_is_known_again(tmp_path, monkeypatch):
+    def die(*_):
+        raise OSError("dead")
+
+    for name in ("replace", "unlink"):
+        monkeypatch.setattr(disk, name, die)
+    with pytest.raises(OSError, match="dead"):
+        durable.write_atomic(tmp_path / "a", b"text")
+    (tmp_path / "a.gradless-tmp").write_text("of another kind")
+    (left,) = [entry for entry in tmp_path.iterdir() if entry.name.startswith(".a.")]
+    assert durable.temporaries(tmp_path) == [left]
 
 
 def test_set_aside_never_replaces(tmp_path):

@@ -30,6 +30,17 @@ def test_others_get_null_for_what_json_lacks():
     assert json_text.dumps_for_others(value) == '{"a":[1.0,null,null],"b":[0.5,null],"c":["NaN",null]}'
 
 
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "'NaN", "''-Infinity", "'", "nan", "'it's", ""])
+def test_text_that_looks_like_a_number_stays_text(text):
+    value = {"label": text, "deep": [[text, math.inf], {text: text}]}
+    assert json_text.loads(json_text.dumps(value)) == value
+
+
+def test_words_that_were_numbers_in_a_file_still_are():
+    assert json_text.loads('["Infinity","-Infinity"]') == [math.inf, -math.inf]
+    assert json_text.dumps([math.nan, -math.inf]) == '["NaN","-Infinity"]'
+
+
 def test_round_trip_with_non_finite_numbers(metrics):
     metrics.append(ROWS[:2])
     metrics.append(ROWS[2:])

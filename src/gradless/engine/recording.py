@@ -11,10 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine.plan import Plan
+from gradless.engine.batches import Progressive
+from gradless.engine.chains import COLUMNS
+from gradless.engine.plan import LARGEST, Plan
 from gradless.engine.program import DIVERGED, GOING
 from gradless.engine.session import Listener, Session, is_x64, precision_of
 from gradless.engine.stored import (
+    SELECTIONS,
     check_none_lost,
     check_rows,
     check_same_metrics,
@@ -22,11 +25,14 @@ from gradless.engine.stored import (
     check_same_run,
     check_state,
     checked_meta,
+    stored_copies,
 )
 from gradless.kernels import algorithm_to_json
-from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, load_newest
+from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, check_meta, load_newest
 from gradless.threefry import NAME as GENERATOR
 from gradless.types import Algorithm
+
+WIDEST = -sys.float_info.min  # no number of ours has a longer text
 
 
 def begin_recording(
@@ -39,7 +45,36 @@ def begin_recording(
     report: Any = None,
 ) -> "Recording":
     """Make the run directory of a new session and let it follow along; `about` says what the problem is."""
-    settings = {
+    directory = RunDirectory.create(path, _settings(session, algorithm, plan, about), environment(), overwrite)
+    recording = Recording(directory, session, plan, step=0, report=report or _warn)
+    session.listeners.insert(0, recording)  # before a callback, whose exception must not keep a chunk from the record
+    return recording
+
+
+def check_room(session: Session, algorithm: Algorithm, plan: Plan, about: dict[str, Any]) -> None:
+    """Refuse more chains than a record or a checkpoint has room for, however long their numbers become.
+
+    session: not begun, so that nothing is compiled in vain.
+    algorithm, plan, about: as for `begin_recording`.
+    """
+    num_chains, settings = len(session.chains), _settings(session, algorithm, plan, about)
+    is_growing = isinstance(plan.batches, Progressive)
+    widest = {
+        **dict.fromkeys(("number", "nonfinite", "last_record"), LARGEST),
+        "growths": [LARGEST] * (session.work.num_data.bit_length() if is_growing else 0),  # a batch at least doubles
+        "stage_start": [WIDEST] * 4,
+    }
+    row = dict.fromkeys((*COLUMNS, *session.metric_names), [WIDEST] * num_chains)
+    try:
+        Metrics.check_row(row | {"step": LARGEST, "seconds": WIDEST})
+        check_meta({"settings": settings, "accepted": [LARGEST] * num_chains, "chains": [widest] * num_chains})
+    except ValueError as error:
+        words = f"a run of {num_chains} chain{'s' * (num_chains > 1)} cannot be recorded"
+        raise ValueError(f"{words} ({error}): take fewer chains, or do not record it") from None
+
+
+def _settings(session: Session, algorithm: Algorithm, plan: Plan, about: dict[str, Any]) -> dict[str, Any]:
+    return {
         **about,
         "algorithm": algorithm_to_json(algorithm),
         "plan": plan.to_json(),
@@ -47,10 +82,6 @@ def begin_recording(
         "x64": is_x64(),
         "generator": GENERATOR,
     }
-    directory = RunDirectory.create(path, settings, environment(), overwrite)
-    recording = Recording(directory, session, plan, step=0, report=report or _warn)
-    session.listeners.insert(0, recording)  # before a callback, whose exception must not keep a chunk from the record
-    return recording
 
 
 def go_on_recording(session: Session, directory: RunDirectory, plan: Plan, report: Any = None) -> "Recording":
@@ -128,10 +159,15 @@ def _stand_together(session: Session) -> bool:
 
 
 def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the whole state of a session as named tensors, chain axis first, and what is not a tensor beside it."""
+    """Return the whole state of a session as named tensors, and what is not a tensor beside it.
+
+    The chain axis comes first, but for the selections.
+    """
     carries = [jax.tree.map(np.asarray, chain.carry) for chain in session.chains]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *carries)
     tensors = dict(_named(stacked))
+    if session.selection:  # a tensor, because the text beside the tensors has little room
+        tensors[SELECTIONS] = np.array(session.selection.copies, np.int32).reshape(-1, 3)
     meta = {
         "prng": str(jax.random.key_impl(session.chains[0].key)),
         "jax": jax.__version__,
@@ -139,7 +175,6 @@ def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "seconds": session.seconds_before + session.seconds,
         "spent": session.spent,
         "accepted": session.accepted,
-        "selections": session.selection.events if session.selection else [],
         "chains": [
             {
                 "number": chain.index,
@@ -174,11 +209,12 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
             if chain.status == DIVERGED:
                 raise RunError("the run has diverged: its loss is no longer a number, and it cannot go on")
     check_state(checkpoint, session)
+    copies = stored_copies(checkpoint, session)
     session.t = checkpoint.step
     session.accepted = list(meta["accepted"])
     session.seconds_before, session.spent = float(meta["seconds"]), float(meta["spent"])
     if session.selection:
-        session.selection.events = list(meta["selections"])
+        session.selection.copies = copies
 
 
 def differing(states: list[Any], tensors: dict[str, Any]) -> str | None:

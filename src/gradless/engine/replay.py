@@ -35,13 +35,16 @@ class Replay:
         accepted: list[np.ndarray],
         ends: list[int],
         growths: list[list[int]],
-        selections: list[dict[str, Any]],
+        copies: list[tuple[int, int, int]],
     ):
         if not hasattr(session.chains[0].algorithm, "decide"):
             raise ValueError(f"algorithm {session.chains[0].algorithm.name} has no accepted steps to replay")
         self.session, self.accepted, self.t = session, accepted, 0
         self.ends = ends  # a chain that has reached its target stands still while others go on
-        self.growths, self.selections = growths, selections
+        self.growths = growths
+        self.selections: dict[int, list[tuple[int, int]]] = {}  # by step: which chains were copied over which
+        for at, best, worst in copies:
+            self.selections.setdefault(at, []).append((best, worst))
         with precision_of(session.dtype):
             self.states = [_first_state(chain, x) for chain, x in zip(session.chains, session.points, strict=True)]
 
@@ -55,13 +58,11 @@ class Replay:
                 for place, growths in enumerate(self.growths):
                     if stop in growths:
                         self._grow(place)
-                for event in self.selections:
-                    if event["step"] == stop:
-                        self._select(event["copied"])
+                self._select(self.selections.get(stop, []))
         return self.states
 
     def _events_up_to(self, step: int) -> Iterable[int]:
-        everything = [*(event["step"] for event in self.selections), *(t for ts in self.growths for t in ts)]
+        everything = [*self.selections, *(t for ts in self.growths for t in ts)]
         return (t for t in everything if self.t < t <= step)
 
     def _retrace(self, place: int, stop: int) -> None:
@@ -83,7 +84,7 @@ class Replay:
         self.session.chains[place].stage += 1
         self.states[place] = self._seen_anew(place, self.session.chains[place].algorithm.reset(self.states[place]))
 
-    def _select(self, copied: list[list[int]]) -> None:
+    def _select(self, copied: list[tuple[int, int]]) -> None:
         places = {chain.index: place for place, chain in enumerate(self.session.chains)}
         before = list(self.states)
         for best, worst in copied:

@@ -20,7 +20,7 @@ class Selection:
 
     every: int
     fraction: float = 0.25
-    events: list[dict] = field(default_factory=list)  # step, and pairs of chains (from, to)
+    copies: list[tuple[int, int, int]] = field(default_factory=list)  # step, and chains by number: from, to
 
     def __post_init__(self) -> None:
         if isinstance(self.every, bool) or not isinstance(self.every, int | np.integer) or self.every < 1:
@@ -41,5 +41,4 @@ class Selection:
         pairs = [(best, worst) for best, worst in pairs if losses[best] < losses[worst]]
         for best, worst in pairs:
             chains[worst].take_over(chains[best].carry.state)
-        if pairs:
-            self.events.append({"step": t, "copied": [[chains[a].index, chains[b].index] for a, b in pairs]})
+            self.copies.append((t, chains[best].index, chains[worst].index))

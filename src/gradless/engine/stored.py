@@ -18,6 +18,7 @@ from gradless.records import Checkpoint, RunError
 
 ROUNDING = 1e-2  # of the loss: no rounding is as large
 MOST = 1 << 62  # no count and no time of ours gets there; JSON has whole numbers that no other type holds
+SELECTIONS = "selections"  # the tensor of what was selected: each row a step, the chain copied, the chain replaced
 OF_A_SITTING = ("steps", "time_budget", "checkpoint_every", "speculate")  # of a plan, which may change at a resume
 
 
@@ -31,8 +32,6 @@ def checked_meta(checkpoint: Checkpoint) -> dict[str, Any]:
         and isinstance(chains, list)
         and 0 < len(chains) == len(_counts(meta.get("accepted")))
         and all(isinstance(chain, dict) and _is_chain(chain, checkpoint.step) for chain in chains)
-        and isinstance(meta.get("selections"), list)
-        and all(_is_selection(event, chains) for event in meta["selections"])
     )
     if not is_ours:
         raise RunError(f"{checkpoint.path} is not of a run of gradless: its text is not what a session writes")
@@ -82,6 +81,17 @@ def check_state(checkpoint: Checkpoint, session: Session) -> None:
     for name, is_known in known.items():
         if not is_known.all():
             raise RunError(f"{checkpoint.path} holds a {name} that no chain has: restore it from a copy")
+
+
+def stored_copies(checkpoint: Checkpoint, session: Session) -> list[tuple[int, int, int]]:
+    """Return which chains a checkpoint says were copied over which, and when; refuse what no session has selected."""
+    found = checkpoint.tensors.get(SELECTIONS)
+    if found is None and session.selection is None:
+        return []
+    numbers = [chain.index for chain in session.chains]
+    if found is None or session.selection is None or not _are_copies(found, numbers, checkpoint.step):
+        raise RunError(f"{checkpoint.path} holds selections that no session made: restore it from a copy")
+    return [(step, best, worst) for step, best, worst in found.tolist()]
 
 
 def check_same_metrics(rows: list[dict[str, Any]], session: Session) -> None:
@@ -150,11 +160,12 @@ def _is_chain(chain: dict[str, Any], step: int) -> bool:
     )
 
 
-def _is_selection(event: Any, chains: list[dict[str, Any]]) -> bool:
-    if not isinstance(event, dict) or not _counts([event.get("step")]) or not isinstance(event.get("copied"), list):
+def _are_copies(found: np.ndarray, numbers: list[int], step: int) -> bool:
+    if found.dtype != np.int32 or found.ndim != 2 or found.shape[1] != 3:
         return False
-    numbers = [chain["number"] for chain in chains]
-    return all(len(_counts(pair)) == 2 and set(pair) <= set(numbers) for pair in event["copied"])
+    steps = found[:, 0]
+    is_in_time = ((steps > 0) & (steps <= step)).all() and (np.diff(steps) >= 0).all()
+    return bool(is_in_time and np.isin(found[:, 1:], numbers).all())
 
 
 def _counts(values: Any) -> list[int]:

@@ -1,7 +1,7 @@
 """The files of a run: written so that no crash loses what was on the disk, read so that no file is trusted. No JAX."""
 
 from .accepted import AcceptedLog, Cover
-from .checkpoints import Checkpoint, list_checkpoints, load, load_newest, save
+from .checkpoints import Checkpoint, check_meta, list_checkpoints, load, load_newest, save
 from .durable import write_atomic
 from .errors import DamagedError, NewerFormatError, RunError
 from .events import EVENTS, event_files
@@ -24,6 +24,7 @@ __all__ = [
     "RunError",
     "RunLock",
     "Tail",
+    "check_meta",
     "event_files",
     "list_checkpoints",
     "living_holder",

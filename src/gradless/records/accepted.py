@@ -4,7 +4,7 @@ Steps are counted from 0, so a log of N steps done holds the flags of steps 0 ..
 blocks (see accepted_blocks.py) each name their chain.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,17 +98,29 @@ class AcceptedLog:
             self._open().add(encode(chain, step, _NO_FLAGS))
         return before - self.waiting_bytes
 
-    def blocks(self, chain: int) -> Iterator[tuple[int, Flags]]:
-        """(first step, flags) of one chain's blocks in order, one in memory at a time; a torn end is left out."""
-        return ((block.first_step, block.flags) for block in read_blocks(self.path) if block.chain == chain)
-
     def read(self, chain: int, steps: int | None = None) -> NDArray[np.int64]:
         """The accepted steps of a chain, sorted; with `steps`, those below it, and a RunError unless all are known."""
-        if steps is not None and (complete := self.cover().complete.get(chain, 0)) < steps:
-            raise self._too_short(chain, steps, complete)
-        parts = [first + np.flatnonzero(flags) for first, flags in self.blocks(chain)]
-        found = np.concatenate([np.empty(0, dtype=np.int64), *parts])
-        return found if steps is None else found[found < steps]
+        return self._read([chain], steps)[0]
+
+    def read_all(self, steps: int) -> list[NDArray[np.int64]]:
+        """The accepted steps of every chain below `steps`, in one pass through the file."""
+        return self._read(range(self.num_chains), steps)
+
+    def _read(self, chains: Iterable[int], steps: int | None) -> list[NDArray[np.int64]]:
+        parts = {chain: [np.empty(0, dtype=np.int64)] for chain in chains}
+        complete = dict.fromkeys(parts, 0)
+        for block in read_blocks(self.path):
+            if block.chain in parts:
+                parts[block.chain].append(block.first_step + np.flatnonzero(block.flags))
+                if block.first_step == complete[block.chain]:
+                    complete[block.chain] = block.end_step
+        found = []
+        for chain, of_chain in parts.items():
+            if steps is not None and complete[chain] < steps:
+                raise self._too_short(chain, steps, complete[chain])
+            accepted = np.concatenate(of_chain)
+            found.append(accepted if steps is None else accepted[accepted < steps])
+        return found
 
     def cover(self) -> Cover:
         """Reads the whole file and says which steps it holds and where its good bytes end."""

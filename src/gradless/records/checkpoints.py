@@ -18,6 +18,7 @@ from .tensor_file import Tensor
 FORMAT = "gradless checkpoint"
 FORMAT_VERSION = 1
 NUM_KEPT = 3
+_ROOM_FOR_NAMES = 1 << 12  # a session's state has some twenty tensors
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.safetensors")
 
@@ -36,18 +37,17 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[s
     path = folder / f"{int(step)}.safetensors"
     if not _NAME.fullmatch(path.name):
         raise ValueError(f"step must be from 0 to 10^18 - 1, got {step}")
-    text = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
-        "step": str(int(step)),
-        "meta": json_text.dumps(meta),
-    }
-    tensor_file.write(path, tensors, text)
+    tensor_file.write(path, tensors, _text(step, meta))
     for old in list_checkpoints(folder)[NUM_KEPT:]:
         if old != path:
             with contextlib.suppress(OSError):  # the new one is safe; the next save tries again
                 disk.unlink(old)
     return path
+
+
+def check_meta(meta: Mapping[str, Any]) -> None:
+    """Refuses what would not fit into a checkpoint beside the names of its tensors."""
+    tensor_file.check_text({**_text(0, meta), "names": " " * _ROOM_FOR_NAMES})
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -107,6 +107,15 @@ def load_newest(folder: Path, warn: Callable[[str], None], set_aside: bool = Tru
         raise RunError(f"no readable checkpoint in {folder} ({words}): restore one from a copy, nothing was changed")
     again = "start it again with --overwrite (overwrite=True)"
     raise RunError(f"no checkpoint in {folder}: the run ended before its first one, {again}")
+
+
+def _text(step: int, meta: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "step": str(int(step)),
+        "meta": json_text.dumps(meta),
+    }
 
 
 def _check_format(path: Path, text: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +14,8 @@ _TEMPORARY = re.compile(r"\..+\.\d+\.gradless-tmp")
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
     """Writes a file so that a reader sees the old one or the new one, never a part: temporary file, fsync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.gradless-tmp")
+    # Another process or thread may be writing the same file; this one takes the place of what it could not delete.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.gradless-tmp")
     try:
         fd = disk.create(temporary)
         try:

@@ -1,13 +1,18 @@
-"""JSON for run records: numpy values as plain ones, and NaN and infinities, which JSON lacks, as three strings."""
+"""JSON for run records: numpy values as plain ones, and NaN and infinities, which JSON lacks, as three strings.
+
+Text that is one of those strings itself is written with an apostrophe before it, and such text with one more.
+"""
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_LIKE_A_WORD = re.compile(r"'*(NaN|-?Infinity)")
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
@@ -36,6 +41,8 @@ def _plain(value: Any, has_words: bool = True) -> Any:
         if not has_words:
             return None
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, str) and has_words and _LIKE_A_WORD.fullmatch(value):
+        return f"'{value}"
     if isinstance(value, Mapping):
         return {key: _plain(item, has_words) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -45,7 +52,7 @@ def _plain(value: Any, has_words: bool = True) -> Any:
 
 def _restored(value: Any) -> Any:
     if isinstance(value, str):
-        return _WORDS.get(value, value)
+        return value[1:] if value[:1] == "'" and _LIKE_A_WORD.fullmatch(value) else _WORDS.get(value, value)
     if isinstance(value, dict):
         return {key: _restored(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -23,6 +23,11 @@ class Metrics:
         self.path = path
         self._file: AppendFile | None = None
 
+    @staticmethod
+    def check_row(row: Mapping[str, Any]) -> None:
+        """Refuses a row that `add` would refuse."""
+        _line(row)
+
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Takes rows into memory, to be written by `flush` or `sync`."""
         lines = [_line(row) for row in rows]

@@ -85,6 +85,11 @@ def write(path: Path, tensors: Mapping[str, Tensor], text: Mapping[str, str]) ->
     write_atomic(path, [_framed(header), *data])
 
 
+def check_text(text: Mapping[str, str]) -> None:
+    """Refuses more text than `write` would take."""
+    _framed({"__metadata__": {**text, "sha256": _NO_SUM}})
+
+
 def read(path: Path) -> TensorFile:
     """Reads a file and checks its checksum; never takes more memory than the file's size and that of one header."""
     with path.open("rb") as file:

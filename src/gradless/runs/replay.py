@@ -12,7 +12,7 @@ from gradless.engine.flat import which_are_trained
 from gradless.engine.recording import differing
 from gradless.engine.replay import Replay
 from gradless.engine.session import Session, precision_of
-from gradless.engine.stored import check_same_run, checked_meta
+from gradless.engine.stored import check_same_run, checked_meta, stored_copies
 from gradless.problem import Problem
 from gradless.records import AcceptedLog, Checkpoint, RunDirectory, RunError, list_checkpoints, load, load_newest
 from gradless.runs.settings import stored_algorithm, stored_plan, stored_problem
@@ -43,13 +43,13 @@ def rebuild(
         if not 0 <= step <= last:
             raise RunError(f"step must be from 0 to {last}, the last checkpoint of {path}, got {step}")
         reach = max([step, *[one.step for one in kept]])
-        accepted = [log.read(place, reach) for place in range(len(meta["chains"]))]
+        accepted = log.read_all(reach)
     algorithm = stored_algorithm(path, settings, problem)
     session = prepare_problem(problem, algorithm, stored_plan(path, settings, problem), mesh=None)
     check_same_run(meta, settings, session)
     ends = stored_ends(newest)
     growths = [chain["growths"] for chain in meta["chains"]]
-    replay = Replay(session, accepted, ends, growths, meta["selections"])
+    replay = Replay(session, accepted, ends, growths, stored_copies(newest, session))
     states, checks = None, []
     for one in sorted({step, *[checkpoint.step for checkpoint in kept]}):
         found = list(replay.go_to(one))

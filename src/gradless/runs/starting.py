@@ -8,7 +8,7 @@ from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
 from gradless.engine.mesh import Mesh
 from gradless.engine.plan import Plan
 from gradless.engine.processes import is_first
-from gradless.engine.recording import begin_recording
+from gradless.engine.recording import begin_recording, check_room
 from gradless.engine.session import Listener, Session
 from gradless.engine.train import prepare
 from gradless.engine.tuning import Tuning, tune_sigma
@@ -65,6 +65,8 @@ def start_problem(
     if run is not None and is_first():
         RunDirectory.check_free(run, overwrite)
     session = prepare_problem(problem, algorithm, plan, mesh)
+    if run is not None:
+        check_room(session, algorithm, plan, about)
     session.begin()
     if run is not None and is_first():
         begin_recording(session, run, algorithm, plan, about, overwrite, report)
