@@ -83,11 +83,12 @@ def test_a_run_of_another_machine_is_running_while_its_records_are_fresh(bowl_co
     assert facts(bowl_copy)["state"] == "ended"
 
 
-def test_a_run_whose_last_step_has_no_record_has_ended_all_the_same(bowl_copy):
-    lines = (bowl_copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    (bowl_copy / "metrics.jsonl").write_bytes(b"".join(lines[:-1]))
-    found = facts(bowl_copy)
+def test_a_run_whose_last_step_has_no_record_has_ended_all_the_same(tmp_path):
+    gl.train(gl.metropolis(), lambda x: x @ x, np.ones(3), steps=60, record_every=7, run=tmp_path / "bowl")
+    assert [row["step"] for row in Metrics(tmp_path / "bowl" / "metrics.jsonl").rows()][-1] == 56
+    found = facts(tmp_path / "bowl")
     assert (found["step"], found["state"]) == (60, "ended")
+    assert found["verdict"].endswith("All steps are done.")
 
 
 def test_a_view_follows_a_run_that_is_resumed(bowl_copy):
@@ -232,3 +233,20 @@ def test_numbers_as_people_say_them():
     assert [duration(seconds) for seconds in (3, 600, 7200)] == ["3 s", "10 min", "2 h"]
     nested = {"a": {"b": [1, 2], "c": None}, "d": True, "e": {}}
     assert flat_rows(nested) == [["a.b", "1, 2"], ["a.c", "none"], ["d", "yes"], ["e", "none"]]
+
+
+@pytest.mark.parametrize(
+    ("kept", "sentence"),
+    [
+        (30, "Its records end at step {last}, and its checkpoint knows of a record at step 60: metrics.jsonl has lost"),
+        (0, "There is no record to show: its checkpoint knows of a record at step 60: metrics.jsonl has lost some."),
+    ],
+)
+def test_records_that_are_lost_are_told(bowl_copy, kept, sentence):
+    """Its checkpoint is at step 60, where the run has ended: a shorter file would tell of a shorter run."""
+    path = bowl_copy / "metrics.jsonl"
+    rows = [row for row in Metrics(path).rows() if row["step"] < kept]
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[: len(rows)]))
+    found = facts(bowl_copy)
+    assert found["state"] == "stopped"
+    assert sentence.format(last=rows[-1]["step"] if rows else 0) in found["verdict"]

@@ -12,8 +12,9 @@ import numpy as np
 from gradless.data import mnist
 from gradless.data.store import DataUnavailable
 from gradless.engine.flat import Flattening
+from gradless.engine.placing import as_device
 from gradless.engine.session import precision_of
-from gradless.engine.train import as_device, starting_point
+from gradless.engine.train import starting_point
 from gradless.problem import Problem
 from gradless.records import Checkpoint, RunError
 from gradless.report.curves import MAX_LINES, plain

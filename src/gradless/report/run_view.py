@@ -104,7 +104,10 @@ class RunView:
         step = self._step(table)
         state = verdict.state_of(self._is_running(), step, plan, [])
         if state.word == "stopped":
-            state = verdict.state_of(False, step, plan, self._end_statuses())
+            self._look_at_checkpoint()
+            state = verdict.state_of(False, step, plan, self._statuses)
+        if state.word != "running" and (known := self._lost_record()) is not None:
+            state = verdict.with_lost_records(int(table["step"][-1]) if self._tail.num_rows else None, known)
         kind = _kind(settings)
         problem = settings.get("problem") or ("an outside program" if "optimize" in settings else "a Python loss")
         last = datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds")
@@ -143,16 +146,30 @@ class RunView:
             table["acceptance"] = per_window(table["acceptance"], table["step"])
         return table
 
-    def _end_statuses(self) -> list[int]:
-        """Return why each chain of the newest checkpoint has ended, or that it goes on."""
+    def _look_at_checkpoint(self) -> None:
+        """Note why each chain of the newest checkpoint has ended, or that it goes on, and the last record it knows."""
         newest = self._newest()
         if newest != self._looked_at:
             checkpoint, _ = self._load()
             found = None if checkpoint is None else checkpoint.tensors.get("status")
             is_whole = found is not None and found.dtype.kind == "i"
             self._statuses = [int(one) for one in found.ravel()] if found is not None and is_whole else []
+            chains = checkpoint.meta.get("chains") if checkpoint else None
+            known = [_dict(one).get("last_record") for one in chains] if isinstance(chains, list) else []
+            self._known_record = max((one for one in known if isinstance(one, int)), default=-1)
             self._looked_at = newest
-        return self._statuses
+
+    def _lost_record(self) -> int | None:
+        """Return the step of a record that the newest checkpoint knows of and metrics.jsonl does not, if there is one.
+
+        Most checkpoints lie between two records; only one beyond the last record has to be looked into.
+        """
+        checkpoints = list_checkpoints(self.path / "checkpoints")[:1]
+        last = int(self._tail.table()["step"][-1]) if self._tail.num_rows else -1
+        if not checkpoints or int(checkpoints[0].stem) <= last:
+            return None
+        self._look_at_checkpoint()
+        return self._known_record if self._known_record > last else None
 
     def _ask_nets(self, settings: dict[str, Any]) -> list[str]:
         """See to it that what the nets say is of the newest checkpoint; return what is wrong with checkpoints."""

@@ -45,6 +45,12 @@ def state_of(is_running: bool, step: int | None, plan: dict[str, Any], statuses:
     return State("stopped", f"it stands at step {step:,}{goal}: {why}")
 
 
+def with_lost_records(last: int | None, known: int) -> State:
+    """Return how a run stands whose records end before one that its checkpoint knows of, or that has none."""
+    ends = "" if last is None else f"its records end at step {last:,}, and "
+    return State("stopped", f"{ends}its checkpoint knows of a record at step {known:,}: metrics.jsonl has lost some")
+
+
 def step_goal(plan: dict[str, Any]) -> int | None:
     """Return how many steps a run is to make; None where only its time is limited."""
     steps = plan.get("steps")
