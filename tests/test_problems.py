@@ -115,6 +115,22 @@ def test_a_problem_of_your_own_is_an_object_or_a_function_in_a_module(module):
         find_problem(f"{module}:nothing")
 
 
+def test_a_problem_that_ends_the_program_is_refused(module, tmp_path):
+    with (tmp_path / f"{module}.py").open("a") as file:
+        file.write("\ndef leave():\n  raise SystemExit(5)\n")
+    with pytest.raises(ValueError, match=r"must return a gradless\.Problem, it ended with exit 5"):
+        make_problem(f"{module}:leave", {})
+
+
+@pytest.mark.parametrize("path", ["./{}.py", "{}.py", ".{}", "/folder/{}"])
+def test_a_path_in_place_of_a_module_is_refused_with_the_name_to_give(module, path):
+    name = f"{path.format(module)}:problem"
+    told = rf"cannot be imported .*: give its name, without folder and .py, as in \.?{module}:problem"
+    with pytest.raises(ValueError, match=told) as refused:
+        find_problem(name)
+    assert "importlib" not in str(refused.value)
+
+
 def test_a_problem_needs_only_a_start_and_a_loss():
     problem = gl.Problem(np.ones(2), abs)
     assert (problem.data, problem.metrics, problem.batch, problem.precision) == (None, None, "full", "float32")

@@ -104,6 +104,14 @@ def label_axis(axis: Any, x: str, name: str, values: np.ndarray) -> None:
     axis.grid(alpha=0.25, linewidth=0.5)
 
 
+def number_in_thousands(axis: Any) -> None:
+    """Write large numbers of an axis as 20k or 3M: in full they would run into each other."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(EngFormatter(sep=""))
+
+
 def draw_sweep(path: Path, rows: Sequence[Mapping[str, Any]], setting: str, outcome: str) -> Path:
     """Draw an outcome against one setting: the median over seeds, the spread, and every single run."""
     groups: dict[float, list[float]] = {}
@@ -141,6 +149,8 @@ def draw_comparison(path: Path, runs: Mapping[str, Mapping[str, np.ndarray]], me
                 fan(axis, x, held(table[name]), colour, algorithm, dash)
             together = np.concatenate([np.ravel(table[name]) for table in runs.values()])
             label_axis(axis, label, name, together)
+            if abscissa != "seconds":
+                number_in_thousands(axis.xaxis)
     axes[0].legend(frameon=False)
     return save(figure, path)
 

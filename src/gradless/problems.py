@@ -187,12 +187,16 @@ def _import_problem(name: str) -> Callable[..., Problem]:
     if not is_ours and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
+        if module_name.startswith("."):  # a path: relative to a package of ours it would be looked for
+            raise ModuleNotFoundError(f"{module_name} is no name of a module")
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = "" if isinstance(error, ImportError | SyntaxError) else f", {place.filename} line {place.lineno}"
         words = f"{type(error).__name__}: {error}{where}"
-        hint = ": give its name without .py" if module_name.endswith(".py") else ""
+        is_path = os.sep in module_name or module_name.startswith(".")
+        hint = f": give its name, without folder and .py, as in {_stem(module_name)}:{attribute}"
+        hint = hint if is_path or module_name.endswith(".py") else ""
         raise ValueError(f"problem {name!r}: module {module_name} cannot be imported ({words}){hint}") from error
     if not hasattr(module, attribute):
         raise ValueError(f"problem {name!r}: module {module_name} has no {attribute}")
@@ -202,6 +206,11 @@ def _import_problem(name: str) -> Callable[..., Problem]:
     if not callable(found):
         raise ValueError(f"problem {name!r} must be a Problem, or a function that returns one, got {found!r}")
     return found
+
+
+def _stem(module_name: str) -> str:
+    """Return the name of the module that a path leads to; it is looked for in the present folder."""
+    return os.path.basename(module_name.removesuffix(".py"))
 
 
 def make_problem(name: str, options: dict[str, Any]) -> Problem:
@@ -216,7 +225,10 @@ def make_problem(name: str, options: dict[str, Any]) -> Problem:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise ValueError(f"problem {name!r}: {error}") from None
-    problem = factory(**options)
+    try:
+        problem = factory(**options)
+    except SystemExit as error:
+        raise ValueError(f"problem {name!r} must return a gradless.Problem, it ended with exit {error.code}") from error
     if not isinstance(problem, Problem):
         raise ValueError(f"problem {name!r} must return a gradless.Problem, got {type(problem).__name__}")
     return problem

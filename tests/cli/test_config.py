@@ -36,6 +36,17 @@ def test_options_of_the_problem_may_stand_in_the_file(cli):
         assert stored.settings["options"] == {"x": -1.0, "y": 3.0}
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(cli):
+    Path("settings.toml").write_bytes(b"\xef\xbb\xbfsteps = 3\n")
+    cli("train", "tiny:fit", "--config", "settings.toml", "--run", "run")
+    assert plan_and_algorithm()[0]["steps"] == 3
+
+
+def test_a_grid_may_be_a_list(cli):
+    cli("sweep", "tiny:fit", *write("steps = 2\nsigma = [1e-3, 0.1]"), "--run", "run")
+    assert plan_and_algorithm()[1]["sigma"] == [1e-3, 0.1]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -57,6 +68,7 @@ def test_options_of_the_problem_may_stand_in_the_file(cli):
         ("problem = 'sine'", "sets 'problem', which is no setting"),
         ("algorithm = 'sgd'", "'sgd' is not one of"),
         (f"steps = {'[' * 5000}", "is not TOML"),
+        ("steps = [3]", "'[3]' is not a valid integer"),
     ],
 )
 def test_a_wrong_file_is_refused_in_a_line(refusal, text, told):

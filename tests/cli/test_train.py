@@ -120,9 +120,9 @@ def test_a_folder_that_is_no_run_is_never_touched(refusal, tmp_path):
         (["--steps", "0"], "steps must be a whole number from 1"),
         (["--steps", "99999999999"], "steps must be a whole number from 1"),
         (["--steps", "x"], "'x' is not a valid integer"),
-        (["--epochs", "0"], "must be a whole number from 1"),
-        (["--epochs", "-3"], "must be a whole number from 1"),
-        (["--epochs", "99999999999999999999", "--batch", "5"], "must be a whole number from 1"),
+        (["--epochs", "0"], "epochs must be a whole number from 1"),
+        (["--epochs", "-3"], "epochs must be a whole number from 1"),
+        (["--epochs", "99999999999999999999", "--batch", "5"], "epochs must be a whole number from 1"),
         (["--steps", "3", "--epochs", "3"], "--steps and --epochs exclude each other: give one"),
         (
             ["--epochs", "3", "--batch", "progressive:4"],

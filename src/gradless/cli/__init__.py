@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from gradless.cli import interrupts
+from gradless.cli.console import told_if_possible
+from gradless.cli.errors import told
 
 # Each command lives in the file of its name and is imported only when it is called.
 COMMANDS = {
@@ -44,7 +46,13 @@ class Tour(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # a ? where there is no sigma, not the end of a run
         with interrupts.noted():
-            return super().main(*args, **kwargs)
+            try:
+                return super().main(*args, **kwargs)
+            except OSError as error:  # of what is printed outside of the commands' own care, `--help` say
+                with told_if_possible():
+                    raise error
+                print(f"Error: {told(error)}", file=sys.stderr)
+                sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -4,13 +4,12 @@ import os
 import platform
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from gradless.cli.console import plain_console
+from gradless.machine import num_cores, version_of
 
 OPTIONAL = {
     "torch": ("gradless.pytorch, gradless bench", "pip install 'gradless[torch]'"),
@@ -26,28 +25,20 @@ def command() -> None:
     import jax
 
     packages = ("gradless", "jax", "jaxlib", "numpy", "optax", "safetensors", "scikit-learn", "matplotlib")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    rows = {package: _version(package) for package in packages}
+    rows = {package: version_of(package) or "missing" for package in packages}
     rows |= {
         "python": f"{platform.python_version()} on {platform.platform()}",
         "devices": ", ".join(f"{device.platform}:{device.id}" for device in jax.devices()),
-        "threads": f"{cores} cores for this process, one chain on each at a time",
+        "threads": f"{num_cores()} cores for this process, one chain on each at a time",
         "precision": f"float32 and float64 ({'64-bit' if sys.maxsize > 2**32 else '32-bit'} python)",
         "random numbers": str(jax.random.key_impl(jax.random.key(0))),
         "MNIST": _mnist(),
     }
     for package, (use, install) in OPTIONAL.items():
-        rows[package] = _version(package) if find_spec(package) else f"missing; for {use}: {install}"
+        rows[package] = version_of(package) or f"missing; for {use}: {install}"
     console = plain_console()
     for name, words in rows.items():
         console.print(f"{name:<16}{words}")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "missing"
 
 
 def _mnist() -> str:

@@ -23,7 +23,7 @@ def one_line() -> Iterator[None]:
     except (click.ClickException, BrokenPipeError):  # who read our output has gone: click ends without a word
         raise
     except OSError as error:
-        raise Refused(f"{error.filename or 'the run'}: {error.strerror or error}") from error
+        raise Refused(told(error)) from error
     except Exception as error:
         place = place_in_users_code(error)
         if place is not None:
@@ -41,6 +41,12 @@ def place_in_users_code(error: BaseException) -> str | None:
         if not frame.filename.startswith((*LIBRARIES, "<")):
             return f"{os.path.relpath(frame.filename)}, line {frame.lineno}"
     return None
+
+
+def told(error: OSError) -> str:
+    """Return what went wrong with a file, which may be the output, that has no name."""
+    words = error.strerror or str(error)
+    return words if error.filename is None else f"{error.filename}: {words}"
 
 
 def first_line(error: BaseException) -> str:

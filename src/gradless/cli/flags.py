@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from gradless.cli import interrupts
 from gradless.engine.batches import Minibatch, Progressive, num_samples
-from gradless.engine.plan import LARGEST, Plan, chain_numbers
+from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
 from gradless.kernels import ALGORITHMS, Anneal
 from gradless.problem import Problem
 from gradless.runs import parse_batch
@@ -75,13 +75,15 @@ def read_config(ctx: click.Context, param: click.Parameter, path: str | None) ->
     if path is None:
         return None
     try:
-        table = tomllib.loads(Path(path).read_text())
+        table = tomllib.loads(Path(path).read_text("utf-8-sig"))  # some editors begin a file with a mark
     except OSError as error:
         raise click.BadParameter(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise click.BadParameter(f"{path} is not TOML: {error}") from error
     # As text, so that a value is looked at as closely as that of a flag: steps = 2.5 is refused, not cut off.
-    names = {name.replace("-", "_"): str(value) for name, value in table.items()}
+    kinds = {one.name: one.type for one in ctx.command.get_params(ctx)}
+    names = {name.replace("-", "_"): value for name, value in table.items()}
+    names = {name: _as_text(value, kinds.get(name)) for name, value in names.items()}
     for name in names:
         if sum(key.replace("-", "_") == name for key in table) > 1:
             raise click.BadParameter(f"{path} sets {name!r} twice, with _ and with -: leave one out")
@@ -94,14 +96,20 @@ def read_config(ctx: click.Context, param: click.Parameter, path: str | None) ->
     return path
 
 
+def _as_text(value: Any, kind: click.ParamType | None) -> str:
+    """Return a value of a file as it would stand behind a flag; a list, where several are taken, with commas."""
+    is_list = isinstance(value, list) and getattr(kind, "takes_several", False)
+    return ",".join(map(str, value)) if is_list else str(value)
+
+
 ALGORITHM_OPTIONS = [
     click.Option(["--algorithm"], type=click.Choice(list(ALGORITHMS)), help="mc, amc, gd (gradient descent) or adam"),
     click.Option(["--sigma"], type=Sigma(), help="initial move scale, or auto to try several first"),
     click.Option(["--epsilon"], type=float, help="rate at which mu follows accepted moves"),
     click.Option(["--n-s"], type=float, help="rejections in a row before sigma shrinks; inf for never"),
     click.Option(["--signal-norm/--no-signal-norm"], default=None, help="scale moves by the neurons' inputs"),
-    click.Option(["--temperature"], type=Temperature(), help="0 by default; START:END anneals over the run"),
-    click.Option(["--sigma-decay"], type=float, help="factor on sigma after n_s rejections, 0.95"),
+    click.Option(["--temperature"], type=Temperature(), help="START:END anneals over the run (default: 0)"),
+    click.Option(["--sigma-decay"], type=float, help="factor on sigma after n_s rejections (default: 0.95)"),
     click.Option(["--learning-rate"], type=float, help="of gd and adam"),
     click.Option(["--clip"], type=float, help="largest gradient norm, of gd and adam"),
 ]
@@ -117,14 +125,18 @@ LENGTH_OPTIONS = [
 
 RUN_OPTIONS = [
     click.Option(["--batch"], help="full, a minibatch size such as 2000, or progressive:500"),
-    click.Option(["--hold"], type=click.IntRange(1), help="moves made on each minibatch, 1"),
-    click.Option(["--chains"], type=click.IntRange(1), help="independent chains, 1"),
-    click.Option(["--seed"], type=click.IntRange(0), help="of all random numbers, 0"),
+    click.Option(["--hold"], type=click.IntRange(1), help="moves made on each minibatch (default: 1)"),
+    click.Option(["--chains"], type=click.IntRange(1), help="number of independent chains (default: 1)"),
+    click.Option(["--seed"], type=click.IntRange(0), help="seed of all random numbers (default: 0)"),
     click.Option(["--precision"], type=click.Choice(["float32", "float64"]), help="of the parameters"),
-    click.Option(["--record-every"], type=click.IntRange(1), help="steps between records; about 1000 in all"),
-    click.Option(["--select-every"], type=click.IntRange(1), help="copy the best chains over the worst; off"),
-    click.Option(["--select-fraction"], type=float, help="how many of them, 0.25"),
-    click.Option(["--checkpoint-every"], type=Duration(), metavar="SECONDS", help="time between checkpoints, 30"),
+    click.Option(["--record-every"], type=click.IntRange(1), help="steps between records (default: 1/1000 of all)"),
+    click.Option(
+        ["--select-every"],
+        type=click.IntRange(1),
+        help="steps until the best chains replace the worst",
+    ),
+    click.Option(["--select-fraction"], type=float, help="share of the chains that is replaced (default: 0.25)"),
+    click.Option(["--checkpoint-every"], type=Duration(), metavar="SECONDS", help="between checkpoints (default: 30)"),
 ]
 
 FOLDERS = {"train": "<problem>", "sweep": "sweep-<problem>", "compare": "compare-<problem>", "optimize": "optimize"}
@@ -213,6 +225,7 @@ def _steps(problem: Problem, batches: Any, flags: dict[str, Any]) -> int:
         raise ValueError("--steps and --epochs exclude each other: give one")
     if isinstance(batches, Progressive):
         raise ValueError("--epochs has no fixed number of steps with progressive batches: give --steps or --time")
+    check_whole("epochs", flags["epochs"], least=1, most=LARGEST)
     num_data = num_samples(problem.data)
     batches.check(num_data)
     # The first step at which the records say so: each move on a held minibatch counts, and the last one is shorter.

@@ -29,6 +29,7 @@ class Grid(click.ParamType):
     """START:END:NUMBER on a logarithmic grid, or values with commas between them."""
 
     name = "START:END:NUMBER|A,B,C"
+    takes_several = True  # so that a settings file may have a list
 
     def convert(self, value: Any, param: Any, ctx: Any) -> np.ndarray:
         if isinstance(value, np.ndarray):
