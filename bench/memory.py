@@ -1,12 +1,12 @@
 """What chains cost in memory, each number of them in a process of its own: python -m bench.memory"""
 
 import multiprocessing
-import resource
 
 import numpy as np
 
 import gradless as gl
 from bench.chains import started
+from gradless.bench.memory import peak_of_this_process
 from gradless.problems import make_problem
 
 NUM_CHAINS = 30
@@ -17,7 +17,7 @@ def peak(num_chains: int) -> float:
     sigma = np.geomspace(1e-4, 1e-1, num_chains) if num_chains > 1 else 1e-3
     session = started(make_problem("mnist", {}), gl.metropolis(sigma=sigma), num_chains, "float32")
     session.advance_to(8)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    return peak_of_this_process()
 
 
 if __name__ == "__main__":

@@ -335,3 +335,22 @@ def test_wrong_use_is_one_clear_line():
 def test_wrong_settings_are_refused(arguments, words):
     with pytest.raises(ValueError, match=words):
         gl.AskTell(**{"x0": [1.0, 2.5], **arguments})
+
+
+def test_what_the_chain_keeps_cannot_be_written_into(tmp_path):
+    opt = gl.AskTell(np.array([3.0, 4.0]), gl.metropolis(sigma=0.1))
+    opt.ask()[:] = 0
+    opt.tell(1.0)
+    opt.save(tmp_path / "chain")
+    for chain in (opt, gl.AskTell.load(tmp_path / "chain")):
+        for kept in (chain.x, chain.best.x):
+            with pytest.raises(ValueError, match="read-only"):
+                kept[:] = 0
+        np.testing.assert_array_equal(chain.best.x, [3.0, 4.0])
+
+
+@pytest.mark.parametrize("num", [1, 2, 3])
+def test_bounds_may_be_two_arrays_whatever_the_number_of_parameters(num):
+    low, high = np.arange(num), np.arange(num) + 10.0
+    opt = gl.AskTell(low + 1.0, bounds=(low, high))
+    np.testing.assert_array_equal(opt.bounds, (low, high))

@@ -9,7 +9,7 @@ import gradless
 
 ROOT = Path(gradless.__file__).parent
 LAYERS = [  # from the bottom; a module imports from layers below, and from its own
-    {"types", "settings"},
+    {"types", "settings", "machine"},
     {"acceptance", "apart", "jaxprs", "proposals", "threefry"},
     {"kernels", "signal_norm", "faster"},
     {"engine"},

@@ -320,3 +320,14 @@ def test_a_crash_while_another_worker_is_started_is_told_as_any_other(monkeypatc
     monkeypatch.setattr("gradless.workers.ProcessPoolExecutor.submit", submit)
     with expected:
         gl.minimize(rosen, [1.0, 2.0], workers=2, maxfev=3)
+
+
+def test_a_callback_is_a_function_and_one_without_a_signature_is_given_x():
+    with pytest.raises(ValueError, match="callback must be a function, got 3"):
+        gl.minimize(rosen, START, callback=3)
+    assert gl.minimize(rosen, START, callback=max, maxiter=2).nit == 2
+
+
+def test_a_wrong_tol_is_named_as_scipy_names_it():
+    with pytest.raises(ValueError, match="tol must be positive, got 0"):
+        scipy_minimize(rosen, START, method=gl.scipy_method, tol=0)

@@ -1,7 +1,9 @@
 """Traced programs, evaluated equation by equation: what signal norm and the faster forms of a loss share."""
 
+import functools
 import hashlib
 import re
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,31 +36,65 @@ ELEMENTWISE = (
     *("round", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh"),
     *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "is_finite"),
 )
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that a program names: another one at each tracing
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of what a program names: often another one at each tracing
+CALLBACKS = ("pure_callback", "io_callback")
 
 
 def fingerprint(program: ClosedJaxpr) -> str:
-    """A digest of a traced program and of all numbers in it: the same for two tracings that compute the same."""
+    """A digest of a traced program, of all numbers in it and of the Python functions that it calls back.
+
+    It is the same for two tracings that compute the same.
+    """
     digest = hashlib.sha256(ADDRESS.sub("", str(program)).encode())
-    for array in _constants(program):
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    for jaxpr, arrays in _programs(program):
+        for array in map(_as_numbers, arrays):
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name in CALLBACKS:
+                callback = eqn.params["callback"]
+                digest.update(identity(getattr(callback, "callback_func", callback)).encode())
     return digest.hexdigest()
 
 
-def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[np.ndarray]:
-    """All arrays that a program and those inside of it hold."""
+def identity(value: Any) -> str:
+    """What tells a Python function, or a value that it holds, from all others that are alive.
+
+    A function written inside of a loss is another object at each tracing; its code and what it has from outside stay.
+    """
+    if isinstance(value, int | float | complex | str | bytes | None):
+        return repr(value)
+    if isinstance(value, functools.partial):
+        return f"{identity(value.func)} {identity(value.args)} {identity(tuple(value.keywords.items()))}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(identity, value))})"
+    if isinstance(value, types.MethodType):
+        return f"{identity(value.__func__)} {identity(value.__self__)}"
+    if not isinstance(value, types.FunctionType):
+        return str(id(value))
+    cells = tuple(cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType())
+    is_itself = [cell is value for cell in cells]  # a function that calls itself
+    held = tuple(cell for cell, is_own in zip(cells, is_itself, strict=True) if not is_own)
+    defaults = (value.__defaults__ or (), tuple((value.__kwdefaults__ or {}).items()))
+    return f"{id(value.__code__)} {identity(held)} {identity(defaults)}"
+
+
+def _programs(program: ClosedJaxpr | Jaxpr) -> Iterator[tuple[Jaxpr, Sequence[Array]]]:
+    """A program and those inside of it, each with the arrays that it holds."""
     jaxpr, arrays = opened(program)
-    for array in arrays:
-        if jnp.issubdtype(array.dtype, jax.dtypes.extended):
-            array = jax.random.key_data(array)
-        is_here = getattr(array, "is_fully_addressable", True)  # and not in part on other machines
-        yield np.asarray(array if is_here else id(array))
+    yield jaxpr, arrays
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():
             for inner in value if isinstance(value, tuple | list) else (value,):
                 if isinstance(inner, ClosedJaxpr | Jaxpr):
-                    yield from _constants(inner)
+                    yield from _programs(inner)
+
+
+def _as_numbers(array: Any) -> np.ndarray:
+    """The numbers of an array that a program holds; of one that is in part on other machines, its identity."""
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        array = jax.random.key_data(array)
+    return np.asarray(array if getattr(array, "is_fully_addressable", True) else id(array))
 
 
 def shape_of(atom: Any) -> Shape:

@@ -122,6 +122,7 @@ def scipy_method(
     if unknown := sorted(options.keys() - known):
         raise ValueError(f"options must be among {', '.join(sorted(known | {'disp'}))}, got {unknown[0]}")
     if tol is not None:
+        check("tol", tol, POSITIVE)
         options.setdefault("xtol", tol)
     found = minimize(fun, x0, args, bounds=bounds, callback=callback, **options)
     if disp:
@@ -219,6 +220,12 @@ def _callback(callback: Callable[..., Any] | None) -> Callable[[Callable[[], Any
     """Return a function of `result` that calls the user's in the form that its signature asks for, as scipy does."""
     if callback is None:
         return lambda result: None
-    if set(inspect.signature(callback).parameters) == {"intermediate_result"}:
+    if not callable(callback):
+        raise ValueError(f"callback must be a function, got {callback!r}")
+    try:
+        names = set(inspect.signature(callback).parameters)
+    except (TypeError, ValueError):  # some compiled functions have no signature
+        names = set()
+    if names == {"intermediate_result"}:
         return lambda result: callback(intermediate_result=result())
     return lambda result: callback(np.copy(result().x))

@@ -106,12 +106,8 @@ def check_settings(owner: Any) -> None:
 
 def check(name: str, value: Any, rule: Rule) -> None:
     """Raise ValueError unless every number in `value` obeys `rule`."""
-    words = rule.words
-    try:
-        numbers = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers = np.asarray(np.nan)
-    if isinstance(value, bool | str) or value is None or numbers.size == 0:
+    words, numbers = rule.words, _real_numbers(value)
+    if numbers is None or numbers.size == 0:
         raise ValueError(f"{name} must be {words}, got {value!r}")
     with np.errstate(invalid="ignore"):
         is_right = rule.is_allowed(numbers) & ~np.isnan(numbers)
@@ -120,6 +116,29 @@ def check(name: str, value: Any, rule: Rule) -> None:
     if not is_right.all():
         shown = value if numbers.ndim == 0 else float(numbers[~is_right].flat[0])
         raise ValueError(f"{name} must be {words}, got {shown}")
+
+
+def _real_numbers(value: Any) -> np.ndarray | None:
+    """Return what is given as numbers; truth values, complex numbers and text, which NumPy would convert, are none."""
+    try:
+        given = np.asarray(value)
+        return None if value is None or given.dtype.kind in "bcSU" else given.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def check_one(name: str, value: Any, rule: Rule) -> float:
+    """Return a number that obeys `rule` as a plain one; refuse several."""
+    check(name, value, rule)
+    if np.ndim(value):
+        raise ValueError(f"{name} must be one number, got shape {np.shape(value)}")
+    return float(value)
+
+
+def check_switch(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False: "no" would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
 def checked_by_path(name: str, value: Any) -> bool | dict[str, Any]:

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from gradless.machine import num_cores
+
 Evaluate = Callable[[np.ndarray], Iterable[Any]]  # the losses of points, in their order
 GUARD = 'if __name__ == "__main__":'
 
@@ -48,7 +50,7 @@ def evaluating(call: Call, workers: Any) -> Iterator[tuple[Evaluate, int]]:
             with processes(call, int(workers)) as evaluate:
                 yield evaluate, int(workers)
     elif callable(their_map := getattr(workers, "map", workers)):
-        yield (lambda points: their_map(call, list(points))), os.cpu_count() or 1
+        yield (lambda points: their_map(call, list(points))), num_cores()
     else:
         raise ValueError(f"workers must be a whole number of at least 1, or have a map, got {workers!r}")
 

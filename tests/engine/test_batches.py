@@ -300,3 +300,22 @@ def test_whole_numbers_of_numpy_are_whole_numbers():
 def test_batches_that_do_not_fit_the_data_are_refused(batches, data, message):
     with pytest.raises(ValueError, match=message):
         gl.train(AMC, loss, START, data=data, batches=batches, steps=1)
+
+
+@pytest.mark.parametrize("is_double", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_batch_whose_error_is_just_at_the_threshold_does_not_grow(is_double, precision):
+    def one_in_ten(params, batch):
+        return jnp.mean((jnp.arange(len(batch)) < 1).astype(params.dtype)) + 0 * params[0]
+
+    with jax.enable_x64(is_double):
+        result = gl.train(
+            gl.metropolis(sigma=0.1),
+            lambda params, batch: jnp.mean((batch - params[0]) ** 2),
+            np.zeros(1),
+            data=np.arange(20.0),
+            batches=gl.progressive(10, one_in_ten, threshold=0.1, check_every=1),
+            steps=10,
+            precision=precision,
+        )
+    assert result.samples == 10 * 11  # ten samples at the start and at each step

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -97,3 +98,53 @@ def test_a_loss_is_forgotten_after_some_others(monkeypatch):
 def test_a_fingerprint_is_of_the_program_and_its_numbers(one, other, is_same):
     prints = [fingerprint(jax.make_jaxpr(function)(np.zeros(3, np.float32))) for function in (one, other)]
     assert (prints[0] == prints[1]) is is_same
+
+
+def called_back(function):
+    def loss(x):
+        return jax.pure_callback(function, jax.ShapeDtypeStruct((), jnp.float32), x)
+
+    return loss
+
+
+def squared_distance(place):
+    def simulate(x):
+        return np.float32(np.sum((np.asarray(x) - place) ** 2))
+
+    return simulate
+
+
+SIMULATE = squared_distance(1.0)
+
+
+def simulated(x):
+    return jax.pure_callback(lambda x: SIMULATE(x), jax.ShapeDtypeStruct((), jnp.float32), x)
+
+
+def simulated_directly(x):
+    return jax.pure_callback(SIMULATE, jax.ShapeDtypeStruct((), jnp.float32), x)
+
+
+@pytest.mark.parametrize("loss", [simulated, simulated_directly])
+def test_another_function_behind_a_callback_is_called_as_a_notebook_s_cell_run_again_expects(loss, monkeypatch):
+    def train():
+        return gl.train(gl.metropolis(sigma=0.1), loss, np.zeros(2, np.float32), steps=20)
+
+    assert train().trace.loss[0] == 2
+    monkeypatch.setitem(globals(), "SIMULATE", squared_distance(10.0))
+    assert train().trace.loss[0] == 200
+
+
+def test_programs_that_call_back_are_told_apart_by_what_is_called():
+    def of(function):
+        return fingerprint(jax.make_jaxpr(called_back(function))(jnp.zeros(2)))
+
+    near, far = squared_distance(1.0), squared_distance(10.0)
+    assert of(near) == of(near) == of(squared_distance(1.0))  # a function written anew at each tracing
+    assert len({of(near), of(far), of(partial(np.sum, axis=0)), of(partial(np.sum, axis=1)), of(np.sum)}) == 5
+    assert of(np.zeros(2).dot) != of(np.ones(2).dot)
+
+    def counts_down(x):
+        return counts_down(x - 1) if np.sum(x) > 0 else np.float32(0)
+
+    assert of(counts_down) == of(counts_down)

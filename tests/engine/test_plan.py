@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -33,6 +34,11 @@ def test_a_plan_comes_back_from_json_as_it_was(batches):
         checkpoint_every=2.0,
     )
     assert Plan.from_json(json.loads(json.dumps(plan.to_json())), error) == plan
+
+
+def test_numbers_of_jax_and_numpy_are_stored_as_plain_ones():
+    plan = Plan(steps=5, target_loss=jnp.float32(0.5), time_budget=np.float64(3), select_fraction=jnp.array(0.25))
+    assert json.loads(json.dumps(plan.to_json()))["target_loss"] == 0.5
 
 
 def test_a_growing_batch_needs_its_error_function_again():
@@ -70,6 +76,10 @@ def test_records_stay_where_they_were_when_the_target_grows():
         ({"time_budget": 0.0}, "time_budget must be positive, got 0.0"),
         ({"time_budget": float("nan")}, "time_budget must be positive, got nan"),
         ({"checkpoint_every": 0.0}, "checkpoint_every must be positive"),
+        ({"target_loss": [0.1, 0.2]}, r"target_loss must be one number, got shape \(2,\)"),
+        ({"select_fraction": 5}, "select_fraction must be above 0 and at most 0.5, got 5"),
+        ({"stop_when_frozen": "no"}, "stop_when_frozen must be True or False, got 'no'"),
+        ({"stop_when_frozen": 1}, "stop_when_frozen must be True or False, got 1"),
         ({"target_metric": "accuracy"}, "target_metric must look like"),
         ({"target_metric": 0.9}, 'target_metric must look like "accuracy >= 0.9", got 0.9'),
         ({"batches": 32}, r"batches must be made by gl.full_batch\(\), gl.minibatch\(size\) or .*, got 32"),

@@ -243,6 +243,14 @@ def test_a_chain_ends_when_a_metric_reaches_its_target(target):
     assert 1 < result.steps < 200
 
 
+@pytest.mark.parametrize("is_double", [False, True])
+def test_a_metric_in_float32_that_is_at_its_target_is_there(is_double):
+    """0.9 in float32 is a little less than in float64, in which targets are kept where JAX computes in it."""
+    with jax.enable_x64(is_double):
+        result = train(metrics=lambda x: {"share": jnp.float32(0.9)}, target_metric="share >= 0.9")
+    assert (result.stopped_by, result.steps) == ("target", 1)
+
+
 def test_metrics_may_look_at_test_data():
     result = gl.train(
         MC, line_loss, Line(jnp.zeros(())), data=(np.ones(4), np.ones(4)), steps=5, test=np.array([3.0]),
@@ -376,8 +384,11 @@ WRONG = [
         {"loss": two, "data": DATA, "batches": gl.progressive(2, lambda params, batch: batch)},
         r"error must return one number, got an array of shape \(4, 2\): take a mean or a sum over the samples",
     ),
-    ({"metrics": lambda p: {"a": "word"}}, "metrics must return a dict of numbers, got a = 'word'"),
-    ({"metrics": lambda p: {"a": None}}, "metrics must return a dict of numbers, got a = None"),
+    ({"metrics": lambda p: {"a": "word"}}, "metrics must return a dict of real numbers, got a = 'word'"),
+    ({"metrics": lambda p: {"a": None}}, "metrics must return a dict of real numbers, got a = None"),
+    ({"metrics": lambda p: {"a": p[0] + 1j}}, "metrics must return a dict of real numbers, got a of complex"),
+    ({"run": 3}, "run must be the path of a folder, got 3"),
+    ({"overwrite": "no"}, "overwrite must be True or False, got 'no'"),
     (
         {"metrics": lambda p: {"a": float(p[0])}},
         "metrics must be written with jax.numpy so that it can be compiled; this one turns its arguments into plain",

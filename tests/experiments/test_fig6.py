@@ -65,6 +65,7 @@ def test_runs_that_froze_before_the_others_trained_have_waited_longer(tmp_path):
     rate, waiting = (verdict for verdict in fig6.check(tmp_path, "paper") if verdict.claim == "F6c")
     assert rate.outcome == FAIL
     assert "all: O=20, E=23.2" in rate.measured
+    assert all(f"all from {init}: p=" in rate.measured for init in INITS)
     assert waiting.measured.startswith("d=16: aMC 50,500, Adam 100,000")
 
 

@@ -125,3 +125,15 @@ def test_a_record_that_is_no_number_changes_nothing(tmp_path):
     last = [row | {"epoch": 100_001, "step": 4e6, "accuracy": float("nan")} for row in rows if row["epoch"] == 100_000]
     write_table(tmp_path / "curves.csv", rows + last)
     assert [verdict.outcome for verdict in fig7.check(tmp_path, "paper")] == [PASS, PASS]
+
+
+def test_the_time_is_shown_without_the_stalls_of_the_machine():
+    """A second for each ten samples, but between two records in the middle a hundred times as long."""
+    samples = np.arange(0, 210, 10)
+    seconds = np.cumsum(np.where(samples == 100, 100.0, 1.0)) - 1
+    both = zip(samples.tolist(), seconds.tolist(), strict=True)
+    rows = [{"run": name, "samples": s, "seconds": t} for s, t in both for name in ("amc", "minibatch")]
+    steady = fig7.with_steady_seconds(rows)
+    for name in ("amc", "minibatch"):
+        mine = [row for row in steady if row["run"] == name]
+        np.testing.assert_allclose([row["steady_seconds"] for row in mine], samples / 10)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +69,7 @@ class AskTell:
         check_whole("seed", seed, least=0, most=2**63 - 1)
         if reevaluate_every is not None:
             check_whole("reevaluate_every", reevaluate_every, least=1, most=2**31 - 1)
-        self.x = as_point(x0)
+        self.x = _fixed(as_point(x0))
         self.algorithm, self.seed, self.reevaluate_every = algorithm, seed, reevaluate_every
         self.bounds = as_bounds(bounds, self.x)
         kernel: Any = algorithm if self.bounds is None else Bounded(algorithm, *(one.ravel() for one in self.bounds))
@@ -166,14 +165,13 @@ class AskTell:
 
     @classmethod
     def _restored(cls, algorithm: Algorithm, tensors: dict[str, np.ndarray], meta: dict[str, Any]) -> "AskTell":
-        # By name: a tuple of two arrays of two numbers would be taken for a pair for each number.
-        bounds = SimpleNamespace(lb=tensors["low"], ub=tensors["high"]) if "low" in tensors else None
+        bounds = (tensors["low"], tensors["high"]) if "low" in tensors else None
         best = tensors["best"]
         x = tensors["state.x"].reshape(best.shape)
         self = cls(x, algorithm, meta["seed"], bounds=bounds, reevaluate_every=meta["reevaluate_every"])
         self._branch.stand_at(file.restored(self._branch.root, tensors))
         self.loss = meta["loss"]
-        self.best = Point(self.x if np.array_equal(best, x) else best.copy(), meta["best_loss"])
+        self.best = Point(self.x if np.array_equal(best, x) else _fixed(best.copy()), meta["best_loss"])
         for name in COUNTS:
             setattr(self, name, meta["counts"][name])
         self.tickets, self._is_one = [Ticket(*one) for one in meta["tickets"]], meta["is_one"]
@@ -227,7 +225,7 @@ class AskTell:
             step, x_new = self.step, self._branch.proposal(self.step)
             self.nonfinite += not math.isfinite(loss_new)
             if self._branch.decide(self.loss, loss_new):
-                self._move(step, x_new.reshape(self.x.shape).copy(), loss_new)
+                self._move(step, _fixed(x_new.reshape(self.x.shape).copy()), loss_new)
 
     def _renew(self, loss: float) -> None:
         self.loss = loss
@@ -241,6 +239,12 @@ class AskTell:
             self.best = Point(x, loss)
         self.wasted += len(self._told)
         self._told, self._open, self.tickets = {}, set(), []
+
+
+def _fixed(x: np.ndarray) -> np.ndarray:
+    """Return a point that nobody can write into: x and the best point are often one array."""
+    x.flags.writeable = False
+    return x
 
 
 def _as_ticket(ticket: Sequence[Any]) -> Ticket:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gradless.engine.objective import check_temperature
+from gradless.engine.checks import check_temperature
 from gradless.settings import is_function
 
 Bounds = tuple[np.ndarray, np.ndarray]
@@ -78,6 +78,10 @@ def as_bounds(bounds: Any, x0: np.ndarray) -> Bounds | None:
 
 
 def _low_and_high(bounds: Any, x0: np.ndarray) -> tuple[Any, Any]:
+    """Return what is given as (low, high), of two arrays too where there are two numbers, or as a pair for each."""
+    if isinstance(bounds, tuple) and all(isinstance(one, np.ndarray | jax.Array) for one in bounds):
+        low, high = bounds
+        return low, high
     pairs = [tuple(pair) if np.ndim(pair) == 1 else pair for pair in bounds]
     if len(pairs) == x0.size and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         low = [-np.inf if pair[0] is None else pair[0] for pair in pairs]

@@ -4,7 +4,6 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from gradless.bench.split import Split, parts, split
 from gradless.bench.timing import Spread, race
 from gradless.bench.work import Work
 from gradless.bench.workloads import Workload
+from gradless.machine import num_cores, version_of
 
 OURS = "gradless"
 PACKAGES = ("gradless", "jax", "jaxlib", "numpy", "torch")
@@ -117,14 +117,13 @@ def measure(
 
 def machine_facts() -> dict[str, Any]:
     """Return what must be known of a machine to read its numbers."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": _cpu_model(),
-        "cores": cores,
+        "cores": num_cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "system": platform.platform(),
         "python": platform.python_version(),
-        **{package: _version(package) for package in PACKAGES},
+        **{package: version_of(package) for package in PACKAGES},
     }
 
 
@@ -133,10 +132,3 @@ def _cpu_model() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -40,6 +40,11 @@ def peak_megabytes(make: Callable[[str], Workload], name: str) -> float:
 
 def _peak_here(make: Callable[[str], Workload], name: str) -> float:
     SessionChain(started(make(name)))(STEPS)
+    return peak_of_this_process()
+
+
+def peak_of_this_process() -> float:
+    """Return the most memory that this process has held, in MB."""
     # Linux counts what the parent held when it started this process into ru_maxrss; the status file does not.
     status = Path("/proc/self/status")
     if status.exists():

@@ -5,7 +5,6 @@ computes). So a chain makes the same moves, bit for bit, alone or among others, 
 not promise; and small nets keep every core busy.
 """
 
-import os
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,7 @@ from gradless.engine.batches import Minibatch, Progressive, num_samples
 from gradless.engine.pace import Pace
 from gradless.engine.program import GOING, READY_TO_GROW, Carry, Program
 from gradless.engine.work import Work
+from gradless.machine import num_cores
 from gradless.types import Algorithm, Key, State
 
 # What every record holds, once those of all chains are merged; the rest are the problem's own metrics.
@@ -189,5 +189,4 @@ class Chain:
 
 def num_workers(num_chains: int) -> int:
     """Return how many chains run at a time: one per core, since a step of a small net keeps one core busy."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(num_chains, cores)
+    return min(num_chains, num_cores())

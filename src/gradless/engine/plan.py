@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
-from gradless.settings import Rule, check
+from gradless.settings import Rule, check_one, check_switch
 
 NUM_RECORDS = 1000  # in a trace, unless record_every says otherwise
 TIMED_EVERY = 1000  # steps between records, at most, of a run that ends by the clock: nobody knows how far it gets
 POSITIVE_TIME = Rule("positive", lambda v: v > 0, may_be_infinite=True)
 A_NUMBER = Rule("a number", lambda v: v == v, may_be_infinite=True)
+HALF_AT_MOST = Rule("above 0 and at most 0.5", lambda v: (v > 0) & (v <= 0.5))
+NUMBERS = {
+    "time_budget": POSITIVE_TIME,
+    "checkpoint_every": POSITIVE_TIME,
+    "target_loss": A_NUMBER,
+    "select_fraction": HALF_AT_MOST,
+}
 MAX_SPECULATE = MAX_CHAINS = 1 << 16
 LARGEST = int(np.iinfo(np.int32).max) - 1  # steps are counted in 32 bits inside the loop
 
@@ -50,11 +57,10 @@ class Plan:
         check_whole("record_every", self.record_every, least=1, most=LARGEST // 512)
         if self.precision not in (None, "float32", "float64"):
             raise ValueError(f'precision must be "float32" or "float64", got {self.precision!r}')
-        for name in ("time_budget", "checkpoint_every"):
+        for name, rule in NUMBERS.items():
             if getattr(self, name) is not None:
-                check(name, getattr(self, name), POSITIVE_TIME)
-        if self.target_loss is not None:
-            check("target_loss", self.target_loss, A_NUMBER)
+                object.__setattr__(self, name, check_one(name, getattr(self, name), rule))
+        check_switch("stop_when_frozen", self.stop_when_frozen)
         if self.speculate not in (None, "auto"):
             check_whole('speculate (or "auto")', self.speculate, least=1, most=MAX_SPECULATE)
         check_whole("shards", self.shards, least=1, most=LARGEST)

@@ -109,7 +109,8 @@ def _advance(
         params = program.objective.flattening.unflatten(carry.state.x)
 
         def below(batch: Any, _: Any) -> jax.Array:
-            return program.objective.mean_of(program.error.held, params, batch) < limits.threshold
+            error = program.objective.mean_of(program.error.held, params, batch)
+            return error < _as_of(error, limits.threshold)
 
         is_ready = program.batches.visit(way.open(), key_batches(key), carry.t - 1, data, below)[1]
         return jnp.where(is_ready & (carry.status == GOING), READY_TO_GROW, carry.status).astype(carry.status.dtype)
@@ -208,12 +209,18 @@ def _typical(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
     return jnp.where(jnp.isfinite(size), size, 0)  # what has diverged is not frozen
 
 
+def _as_of(value: jax.Array, limit: jax.Array) -> jax.Array:
+    """Return a limit in the precision of what is compared with it: 0.1 in float32 is not 0.1 in float64."""
+    return limit.astype(value.dtype) if jnp.issubdtype(value.dtype, jnp.floating) else limit
+
+
 def _status(program: Program, carry: Carry, record: dict[str, jax.Array], limits: Limits) -> jax.Array:
-    is_at_target = record["loss"] <= limits.target_loss
+    is_at_target = record["loss"] <= _as_of(record["loss"], limits.target_loss)
     if program.metric_target is not None:
         name, sense = program.metric_target
         value = record[f"metric:{name}"]
-        is_at_target |= value >= limits.target_metric if sense == ">=" else value <= limits.target_metric
+        target = _as_of(value, limits.target_metric)
+        is_at_target |= value >= target if sense == ">=" else value <= target
     status = jnp.where(is_at_target, AT_TARGET, carry.status)
     if program.stop_when_frozen:
         status = jnp.where(record["is_frozen"] & (status == GOING), FROZEN, status)

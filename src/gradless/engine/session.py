@@ -181,7 +181,9 @@ class Session:
     def advance_to(self, step: int) -> None:
         """Take every chain to `step` and nothing else: no records are passed on; for benchmarks."""
         with ThreadPoolExecutor(num_workers(len(self.chains))) as pool:
-            list(pool.map(self._advance(step), self.chains))
+            while self.t < step and any(chain.status == GOING for chain in self.chains):
+                self.t = min(step, self.t + MAX_STEPS, self._last_step_of_a_chunk())
+                list(pool.map(self._advance(self.t), self.chains))
 
     def _advance(self, until: int) -> Callable[[Chain], np.ndarray]:
         def advance(chain: Chain) -> np.ndarray:

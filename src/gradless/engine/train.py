@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,28 +14,23 @@ import numpy as np
 from gradless.engine.batches import Batches, FullBatch, Progressive
 from gradless.engine.callback import Callback
 from gradless.engine.chains import COLUMNS, Chain
-from gradless.engine.flat import ByIdentity, Flattening, are_keys
+from gradless.engine.checks import check_data, check_error, check_loss, check_metrics, check_temperature
+from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.mesh import Mesh
-from gradless.engine.objective import (
-    Objective,
-    check_data,
-    check_error,
-    check_loss,
-    check_metrics,
-    check_temperature,
-)
+from gradless.engine.objective import Objective
 from gradless.engine.packed import read_as_bytes
+from gradless.engine.placing import as_device, as_host
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
 from gradless.engine.processes import is_first
 from gradless.engine.program import Program
-from gradless.engine.recording import begin_recording
+from gradless.engine.recording import begin_recording, check_room
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
 from gradless.engine.session import Session, is_x64, precision_of
 from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
 from gradless.records import RunDirectory
-from gradless.settings import is_function
+from gradless.settings import check_switch, is_function
 from gradless.threefry import root_key
 from gradless.types import Algorithm, Key, Loss, Params
 
@@ -102,6 +98,9 @@ def train(
     speculate: proposals evaluated at a time, as if all but the last were rejected, or "auto"; the chain is the same.
     mesh: `gl.mesh(chains=, proposals=, data=)`, the devices to use; by default one proposal on each at a time.
     """
+    check_switch("overwrite", overwrite)
+    if run is not None and not isinstance(run, str | os.PathLike):
+        raise ValueError(f"run must be the path of a folder, got {run!r}")
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ValueError(f"mesh must be made by gl.mesh(), got {mesh!r}")
     plan = Plan(
@@ -125,6 +124,8 @@ def train(
         RunDirectory.check_free(run, overwrite)
     session = prepare(algorithm, loss, params, plan, data=data, metrics=metrics, test=test, mesh=mesh)
     session.listeners += [Callback(callback)] if callback is not None else []
+    if run is not None:
+        check_room(session, algorithm, plan, about={})
     session.begin()
     if run is not None and is_first():
         begin_recording(session, run, algorithm, plan, about={}, overwrite=overwrite)
@@ -144,14 +145,12 @@ def prepare(
     mesh: Mesh | None = None,
 ) -> Session:
     """Check everything, put the data on the device, and return a session that has not begun."""
-    is_one = dataclasses.is_dataclass(algorithm) and not isinstance(algorithm, type) and hasattr(algorithm, "step")
-    if not is_one:
-        raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
-    is_double = is_x64()
-    keys = [chain_key(plan.seed, number) for number in plan.chains]
+    _check_algorithm(algorithm)
     num_data = check_data(data)
     plan.batches.check(num_data)
     check_spread(plan, mesh, algorithm, num_data)
+    is_double = is_x64()
+    keys = [chain_key(plan.seed, number) for number in plan.chains]
     algorithms = _per_chain(algorithm, len(plan.chains))
     sigmas = [getattr(own, "sigma", None) for own in algorithms]
     points = [starting_point(params, *each) for each in zip(keys, sigmas, strict=True)]
@@ -162,55 +161,21 @@ def prepare(
         put = as_device if mesh is None else as_host
         data, test = (put(tree, flattening.dtype) for tree in (data, test))
         starts = [flattening.flatten(point) for point in points]
-        traced = [check_loss(loss, flattening, data, data is not None)]
-        if isinstance(plan.batches, Progressive):
-            traced.append(check_error(plan.batches.error, flattening, data))
-        temperature: Any = getattr(algorithm, "temperature", None)
-        if is_function(temperature):
-            traced.append(check_temperature(temperature))
-        objective = Objective(
-            ByIdentity(loss),
-            flattening,
-            has_data=data is not None,
-            signal_norm=_hashable(getattr(algorithm, "signal_norm", False)),
-            needs_gradient=algorithm.needs_gradient,
-        )
-        if data is not None and not algorithm.needs_gradient:
-            data, reads_bytes = read_as_bytes(objective.value, starts[0], data)
-            data = put(data, flattening.dtype)
-            objective = dataclasses.replace(objective, reads_bytes=reads_bytes)
-        objective = dataclasses.replace(objective, shards=shards_of(plan, objective, starts[0], data))
-        metric_names, traced_metrics = check_metrics(metrics, flattening, test)
-        _check_names(metric_names)
-        program = Program(
-            objective,
-            plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
-            ByIdentity(metrics),
-            ByIdentity(None),
-            (*traced, traced_metrics),
-            _metric_target(plan.target_metric, metric_names),
-            plan.stop_when_frozen,
-            speculates=does_speculate(plan, mesh),
-        )
+        metric_names, traced = _checked(algorithm, loss, metrics, plan, flattening, data, test)
+        objective, data = _objective(algorithm, loss, plan, flattening, starts[0], data)
         work = Work(
-            program,
+            _program(objective, metrics, plan, traced, metric_names, does_speculate(plan, mesh)),
             plan.batches,
-            data,
+            put(data, flattening.dtype),
             test,
             key_order=jax.random.fold_in(root_key(plan.seed), 0),
             record_every=plan.record_every or 1,
             target_loss=-np.inf if plan.target_loss is None else plan.target_loss,
             target_metric=np.nan if plan.target_metric is None else parse_metric(plan.target_metric)[2],
         )
-        works, paces = spread(work, plan, mesh)
-        working = jnp.promote_types(flattening.dtype, jnp.float32)
-        typed = [jax.tree.map(lambda leaf: jnp.asarray(leaf, working), each) for each in algorithms]
-        numbered = zip(plan.chains, keys, typed, works, paces, strict=True)
-        chains = [Chain(number, key, own, its, pace=pace) for number, key, own, its, pace in numbered]
-        for chain in chains:
-            chain.key, chain.algorithm = chain.placed(chain.key), chain.placed(chain.algorithm)
+        chains = _chains(work, plan, mesh, keys, algorithms, flattening.dtype)
         return Session(
-            works[0],
+            chains[0].work,
             chains,
             points=starts,
             steps=plan.steps,
@@ -221,51 +186,82 @@ def prepare(
         )
 
 
+def _checked(
+    algorithm: Algorithm,
+    loss: Loss,
+    metrics: Metrics | None,
+    plan: Plan,
+    flattening: Flattening,
+    data: Any,
+    test: Any,
+) -> tuple[list[str], tuple[str, ...]]:
+    """Refuse functions that cannot be trained; return the names of the metrics, and the fingerprints of all."""
+    traced = [check_loss(loss, flattening, data, data is not None)]
+    if isinstance(plan.batches, Progressive):
+        traced.append(check_error(plan.batches.error, flattening, data))
+    temperature: Any = getattr(algorithm, "temperature", None)
+    if is_function(temperature):
+        traced.append(check_temperature(temperature))
+    names, traced_metrics = check_metrics(metrics, flattening, test)
+    _check_names(names)
+    return names, (*traced, traced_metrics)
+
+
+def _objective(
+    algorithm: Algorithm, loss: Loss, plan: Plan, flattening: Flattening, x: jax.Array, data: Any
+) -> tuple[Objective, Any]:
+    """Return what the algorithm asks of the loss, and the data in the form that the loss reads them in."""
+    objective = Objective(
+        ByIdentity(loss),
+        flattening,
+        has_data=data is not None,
+        signal_norm=_hashable(getattr(algorithm, "signal_norm", False)),
+        needs_gradient=algorithm.needs_gradient,
+    )
+    if data is not None and not algorithm.needs_gradient:
+        data, reads_bytes = read_as_bytes(objective.value, x, data)
+        objective = dataclasses.replace(objective, reads_bytes=reads_bytes)
+    return dataclasses.replace(objective, shards=shards_of(plan, objective, x, data)), data
+
+
+def _program(
+    objective: Objective,
+    metrics: Metrics | None,
+    plan: Plan,
+    traced: tuple[str, ...],
+    metric_names: list[str],
+    speculates: bool,
+) -> Program:
+    """Return all that is compiled in."""
+    return Program(
+        objective,
+        plan.batches if not isinstance(plan.batches, Progressive) else FullBatch(),
+        ByIdentity(metrics),
+        ByIdentity(None),
+        traced,
+        _metric_target(plan.target_metric, metric_names),
+        plan.stop_when_frozen,
+        speculates=speculates,
+    )
+
+
+def _chains(
+    work: Work, plan: Plan, mesh: Mesh | None, keys: list[Key], algorithms: list[Algorithm], dtype: Any
+) -> list[Chain]:
+    """Return the chains, each with its own settings and the work of its devices."""
+    works, paces = spread(work, plan, mesh)
+    working = jnp.promote_types(dtype, jnp.float32)
+    typed = [jax.tree.map(lambda leaf: jnp.asarray(leaf, working), each) for each in algorithms]
+    numbered = zip(plan.chains, keys, typed, works, paces, strict=True)
+    chains = [Chain(number, key, own, its, pace=pace) for number, key, own, its, pace in numbered]
+    for chain in chains:
+        chain.key, chain.algorithm = chain.placed(chain.key), chain.placed(chain.algorithm)
+    return chains
+
+
 def chain_key(seed: int, number: int) -> Key:
     """Return the key of chain `number`: the same alone or among others."""
     return jax.random.fold_in(root_key(seed), number + 1)
-
-
-def as_device(tree: Any, dtype: Any) -> Any:
-    """Return the arrays of `tree` on the device, once, with floating-point ones in the precision of the run."""
-    wide = jnp.promote_types(dtype, jnp.float32)
-
-    def put(array: Any) -> jax.Array:
-        if are_keys(array):
-            return array
-        array = array if isinstance(array, jax.Array) else np.asarray(array)
-        if jnp.issubdtype(array.dtype, jnp.floating):
-            return jnp.asarray(array, wide)
-        return jnp.asarray(array, _type_without_loss(array))
-
-    return jax.tree.map(put, tree)
-
-
-def as_host(tree: Any, dtype: Any) -> Any:
-    """Return the arrays of `tree` on the host as `as_device` would have them, to be spread over devices."""
-    wide = jnp.promote_types(dtype, jnp.float32)
-
-    def cast(array: Any) -> np.ndarray | jax.Array:
-        if are_keys(array):
-            return array
-        array = np.asarray(array)
-        kind = wide if jnp.issubdtype(array.dtype, jnp.floating) else _type_without_loss(array)
-        return array.astype(kind, copy=False)
-
-    return jax.tree.map(cast, tree)
-
-
-def _type_without_loss(array: Any) -> Any:
-    """Return the type that JAX has for whole numbers in the present precision; refuse numbers too large for it."""
-    kind = jax.dtypes.canonicalize_dtype(array.dtype)
-    if kind != array.dtype and jnp.issubdtype(kind, jnp.integer) and array.size:
-        low, high, bounds = array.min(), array.max(), jnp.iinfo(kind)
-        if low < bounds.min or high > bounds.max:
-            raise ValueError(
-                f"data must hold whole numbers that fit {kind}, got {low} to {high}: give them as floating point, "
-                'scaled, or use precision="float64"'
-            )
-    return kind
 
 
 def starting_point(params: Params | Callable[..., Params], key: Key, sigma: Any) -> Params:
@@ -290,6 +286,11 @@ def _hashable(signal_norm: bool | dict[str, Any]) -> bool | tuple[tuple[str, Any
 
 def _nested(value: Any) -> Any:
     return tuple(_nested(item) for item in value) if isinstance(value, list) else value
+
+
+def _check_algorithm(algorithm: Any) -> None:
+    if not dataclasses.is_dataclass(algorithm) or isinstance(algorithm, type) or not hasattr(algorithm, "step"):
+        raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
 
 
 def _per_chain(algorithm: Algorithm, num_chains: int) -> list[Algorithm]:

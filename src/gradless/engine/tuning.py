@@ -48,10 +48,12 @@ def tune_sigma(
     loss, params, data: as in `gl.train`.
     sigmas: those to be tried.
     steps: of each trial.
-    settings: any other argument of `gl.train`.
+    settings: any other argument of `gl.train` but `chains`, of which there is one for each sigma.
     """
     if not hasattr(algorithm, "sigma"):
         raise ValueError(f"sigma can be tuned for Monte Carlo algorithms, got {algorithm.name}")
+    if "chains" in settings:
+        raise ValueError(f"chains must not be given: there is one for each sigma, got {settings['chains']!r}")
     sigmas = np.atleast_1d(np.asarray(sigmas, dtype=float))
     trial = dataclasses.replace(algorithm, sigma=sigmas)  # type: ignore[type-var]
     result = train(trial, loss, params, data=data, steps=steps, chains=len(sigmas), **settings)

@@ -70,7 +70,7 @@ class Work:
             until=np.int32(until),
             record_every=np.int32(self.record_every),
             check_every=np.int32(growth[0]),
-            threshold=np.float32(growth[1]),
+            threshold=real.type(growth[1]),
             target_loss=real.type(self.target_loss),
             target_metric=real.type(self.target_metric),
             ahead=np.int32(ahead),

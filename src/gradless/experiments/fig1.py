@@ -286,7 +286,9 @@ def _peak(rows: list[dict[str, Any]]) -> Peak | None:
     settings, accuracies = np.asarray(sorted((row["setting"], row["accuracy"]) for row in rows)).T
     top = int(np.argmax(accuracies))
     is_interior = 0 < top < len(rows) - 1
-    return Peak(len(rows), float(settings[top]), 100 * float(accuracies[top]), is_interior, *plateau(settings, accuracies))
+    return Peak(
+        len(rows), float(settings[top]), 100 * float(accuracies[top]), is_interior, *plateau(settings, accuracies)
+    )
 
 
 def plateau(settings: np.ndarray, values: np.ndarray) -> tuple[float, bool]:

@@ -204,11 +204,12 @@ def _is_decided(rows: list[dict[str, Any]], best: float) -> bool:
 
 
 def _first_and_last(rows: list[dict[str, Any]], run: str) -> str:
-    """Say where U began and where it is, as the mean of the last four records: minibatches differ.
+    """Say where U began and where it is, as the mean of up to four late records: minibatches differ.
 
     Records of the first half do not count: a short run has them at powers of two, from its first steps on.
     """
     losses = column([row for row in rows if row["run"] == run], "loss")
     steps = column([row for row in rows if row["run"] == run], "step")
-    late = losses[steps >= steps[-1] / 2][-4:]
-    return f"{losses[0]:.3f} -> {late.mean():.3f} in {steps[-1]:,.0f} steps"
+    is_late = steps >= steps[-1] / 2
+    late, since = losses[is_late][-4:], steps[is_late][-4:][0]
+    return f"{losses[0]:.3f} at the start, {late.mean():.3f} on average from step {since:,.0f} to {steps[-1]:,.0f}"

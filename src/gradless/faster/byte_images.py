@@ -41,8 +41,6 @@ def _sum_of(one: Scaled, other: Scaled | None) -> Scaled | None:
     """Return b m + b n as b (m + n), where both are of the same bytes."""
     if other is None or other.array is not one.array or not one.operation == other.operation == "mul":
         return None
-    assert one.number is not None
-    assert other.number is not None
     return Scaled(one.array, "mul", one.number + other.number)
 
 
@@ -55,7 +53,6 @@ def is_product_of_bytes(eqn: JaxprEqn, inputs: list[Laid]) -> bool:
 
 def product_of_bytes(eqn: JaxprEqn, samples: Laid, weight: Laid) -> Array:
     """Return the product, with the scale in the weights."""
-    assert samples.made_of is not None
-    array, operation, number = samples.made_of
+    array, operation, number = samples.made_of or Scaled(samples.usual)
     scaled = {None: lambda w: w, "mul": lambda w: w * number, "div": lambda w: w / number}[operation](weight.usual)
     return bind(eqn, [array.astype(samples.array.dtype), scaled])[0]

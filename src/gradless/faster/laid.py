@@ -12,7 +12,7 @@ class Scaled(NamedTuple):
 
     array: Array  # of uint8
     operation: str | None = None  # "mul" or "div"
-    number: Array | None = None
+    number: Array = None
 
 
 class Laid(NamedTuple):

@@ -1,15 +1,17 @@
 """The gradient baselines, gradient descent and Adam, behind the same Algorithm as the Monte Carlo kernels."""
 
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from gradless.kernels.select import refresh
 from gradless.proposals import working_dtype
 from gradless.settings import BELOW_ONE, POSITIVE, Number, check_settings, setting, settings
 from gradless.types import Evaluate, Evaluation, Info, Key, State
+
+if TYPE_CHECKING:  # it takes half a second to import, which the Monte Carlo kernels need not wait for
+    import optax
 
 
 class GradientState(NamedTuple):
@@ -18,7 +20,7 @@ class GradientState(NamedTuple):
     x: jax.Array
     loss: jax.Array  # U(x); on new minibatches U of the point before the last update, as usual
     grad: jax.Array | None  # its gradient
-    memory: optax.OptState  # what optax remembers, Adam's moments for instance
+    memory: Any  # what optax remembers, Adam's moments for instance
     n: jax.Array
     largest_move: jax.Array  # of the last step; infinite where the next may go further: new batches, or Adam
 
@@ -28,10 +30,12 @@ class _Gradient:
 
     needs_gradient: ClassVar[bool] = True
 
-    def rule(self) -> optax.GradientTransformation:
+    def rule(self) -> "optax.GradientTransformation":
         raise NotImplementedError
 
     def __post_init__(self) -> None:
+        import optax  # noqa: F401 not while a step is traced, when the arrays it makes would belong to the trace
+
         check_settings(self)
 
     def init(self, x: jax.Array, evaluation: Evaluation) -> GradientState:
@@ -49,6 +53,8 @@ class _Gradient:
         self, noise: tuple[()], state: GradientState, evaluate: Evaluate, is_new_batch: bool | jax.Array
     ) -> tuple[GradientState, Info]:
         """Follow the gradient once, with one pass forward and back whatever the batches are."""
+        import optax
+
         is_fixed = is_new_batch is False
         state = refresh(state, evaluate, not is_fixed)
         grad = jnp.asarray(state.grad, working_dtype(state.x))
@@ -71,7 +77,9 @@ class _Gradient:
         return 1
 
 
-def _clipped(clip: float | None, rule: optax.GradientTransformation) -> optax.GradientTransformation:
+def _clipped(clip: float | None, rule: "optax.GradientTransformation") -> "optax.GradientTransformation":
+    import optax
+
     return rule if clip is None else optax.chain(optax.clip_by_global_norm(clip), rule)
 
 
@@ -84,8 +92,10 @@ class GradientDescent(_Gradient):
     learning_rate: Number = setting(default=1e-2, doc="learning rate alpha", rule=POSITIVE)
     clip: Number | None = setting(default=None, doc="largest norm of the gradient; none by default", rule=POSITIVE)
 
-    def rule(self) -> optax.GradientTransformation:
+    def rule(self) -> "optax.GradientTransformation":
         """x -> x - alpha grad U."""
+        import optax
+
         return _clipped(self.clip, optax.sgd(self.learning_rate))
 
 
@@ -100,6 +110,8 @@ class Adam(_Gradient):
     b2: Number = setting(default=0.999, doc="decay of the second moment", rule=BELOW_ONE)
     clip: Number | None = setting(default=None, doc="largest norm of the gradient; none by default", rule=POSITIVE)
 
-    def rule(self) -> optax.GradientTransformation:
+    def rule(self) -> "optax.GradientTransformation":
         """Adam's update."""
+        import optax
+
         return _clipped(self.clip, optax.adam(self.learning_rate, self.b1, self.b2))
