@@ -12,7 +12,7 @@ def accept(loss: jax.Array, loss_new: jax.Array, temperature: jax.Array | float,
 
     Paper: Sec. III A, step 2 and its footnote.
     Differs: a loss that is not finite is never accepted; at T > 0 an exact tie with xi = 1 is. A schedule that passes
-    below T = 0, or to no number (a root of what is below 0), stays at 0.
+    below T = 0, or to NaN (a root of what is below 0), stays at 0.
     """
     allowance = 0.0 if xi is None else -jnp.where(temperature > 0, temperature, 0) * jnp.log(xi).astype(loss.dtype)
     return jnp.isfinite(loss_new) & (loss_new <= loss + allowance)

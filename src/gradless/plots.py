@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from gradless.records import Metrics, RunDirectory, write_atomic
+from gradless.records import COLUMNS, Metrics, RunDirectory, write_atomic
 
 COLOURS = {"mc": "#1f4e9c", "amc": "#2e8b57", "gd": "#7f7f7f", "adam": "#4aa3df"}  # as in the paper
 DASHES = {"mc": "--", "amc": "-", "gd": ":", "adam": "-."}  # so that grey print can be read
 OTHERS = (("#8c564b", (0, (3, 1, 1, 1))), ("#b8860b", (0, (1, 3))), ("#7b4fa3", (0, (6, 2))))  # users' own kernels
 GRADIENT = ("gd", "adam")  # without acceptance and sigma
-COMMON = ("step", "seconds", "epoch", "evaluations", "samples", "loss", "acceptance", "sigma", "nonfinite", "is_frozen")
 PERCENTILES = (10, 50, 90)
 
 
@@ -37,7 +36,7 @@ def draw_training(path: str | Path) -> Path | None:
     if len(rows) < 2:
         return None
     table = columns(rows)
-    names = ["loss", *[name for name in table if name not in COMMON]]
+    names = ["loss", *[name for name in table if name not in COLUMNS]]
     names += [name for name in ("acceptance", "sigma") if np.isfinite(table[name]).any() and algorithm not in GRADIENT]
     figure, axes = new_figure(len(names))
     for axis, name in zip(axes, names, strict=True):

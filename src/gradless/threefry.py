@@ -22,7 +22,7 @@ IMPLEMENTATION = "threefry2x32"  # JAX's name of it
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
 MAX_CHUNK = 1 << 16  # numbers that are drawn at once
-WHOLE = 64  # a number of numbers that any thread's share of is computed well
+WHOLE = 64  # lengths are rounded up to a multiple of it, so that XLA computes each thread's share with vectors
 ALONE = 256  # numbers that are left to one thread
 FEW_BYTES = 1 << 15  # of numbers: the loop draws so few for several steps at once, which XLA computes well
 

@@ -16,7 +16,7 @@ from gradless.bench.peers.peer import Peer
 from gradless.bench.peers.task import Task
 from gradless.bench.races import RACES, Race, hold, table
 from gradless.data.store import DataUnavailable
-from gradless.engine import run
+from gradless.engine import loop
 from gradless.engine.batches import FullBatch, Progressive
 from gradless.kernels import AMC
 from gradless.problem import Problem
@@ -132,11 +132,11 @@ def test_gradless_and_scipy_really_reach_a_target():
 def test_a_growing_batch_is_compiled_before_the_clock_starts():
     batches = Progressive(5, line, threshold=0.05)
     training = Training(Task(LINE, "float64"), AMC(sigma=0.1, n_s=20), batches, chains=1)
-    programs = run.advance.usual._cache_size()
+    programs = loop.advance.usual._cache_size()
     training.advance(3000)
     (chain,) = training.session.chains
     assert len(chain.growths) == 3  # 5, 10, 20 and all 40 samples
-    assert run.advance.usual._cache_size() == programs
+    assert loop.advance.usual._cache_size() == programs
     # A step is one evaluation, and so is the look at each new batch, the first one included.
     assert training.evaluations == 3001 + 1 + 3
     ends = [*chain.growths, chain.t]

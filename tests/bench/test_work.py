@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from gradless.bench.roofline import Machine, measure_machine, work_per_step
-from gradless.bench.work import Work, work_of
+from gradless.bench.work import Operations, work_of
 from gradless.bench.workloads import tiny
 from gradless.models import MLP, RNN, ResNet
 
@@ -16,7 +16,7 @@ def shapes(*sizes):
 
 def test_products_are_counted_twice_for_each_multiplication():
     work = work_of(lambda a, b: jnp.tanh(a @ b), *shapes((5, 7), (7, 3)))
-    assert work == Work(flops=2 * 5 * 7 * 3, transcendentals=15, bytes=4 * (35 + 21))
+    assert work == Operations(flops=2 * 5 * 7 * 3, transcendentals=15, bytes=4 * (35 + 21))
 
 
 def test_a_loop_is_counted_as_often_as_it_runs():
@@ -65,13 +65,13 @@ def test_a_minibatch_step_is_two_losses():
     params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), workload.start())
     batch = jax.tree.map(lambda array: array[: workload.batch], workload.data)
     once = work_of(workload.problem.loss, params, batch)
-    assert work_per_step(workload) == Work(*(2 * number for number in once))
+    assert work_per_step(workload) == Operations(*(2 * number for number in once))
 
 
 def test_the_roofline_is_the_slower_of_reading_and_computing():
     machine = Machine(flops=100.0, bandwidth=10.0, transcendentals=5.0)
-    assert machine.seconds(Work(200.0, 10.0, 1.0)) == 4.0
-    assert machine.seconds(Work(200.0, 10.0, 50.0)) == 5.0
+    assert machine.seconds(Operations(200.0, 10.0, 1.0)) == 4.0
+    assert machine.seconds(Operations(200.0, 10.0, 50.0)) == 5.0
 
 
 def test_the_machine_is_measured():

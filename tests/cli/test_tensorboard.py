@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from gradless.cli import tensorboard
-from gradless.engine.chains import COLUMNS
-from gradless.records import Metrics
+from gradless.records import COLUMNS, Metrics
 
 TRAIN = ("train", "tiny:fit", "--run", "run", "--tensorboard", "--record-every", 4, "--quiet")
 

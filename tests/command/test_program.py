@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradless.command.program import Job, Program
+from gradless.command.program import Job, OutsideProgram
 
 X = np.array([1.5, -2.0])
 PYTHON = f"{sys.executable} -S -I"
@@ -38,7 +38,7 @@ def run(program, tmp_path, seed=7):
 @pytest.mark.parametrize("uses_shell", [False, True])
 def test_files_go_in_and_a_number_comes_out(script, tmp_path, uses_shell):
     text = "x = [float(v) for v in open(args[0])]\nopen(args[1], 'w').write(repr(sum(x) + int(args[2])))"
-    program = Program(script(text) + " {params} {result} {seed}", uses_shell)
+    program = OutsideProgram(script(text) + " {params} {result} {seed}", uses_shell)
     program.check()
     outcome = run(program, tmp_path)
     assert (outcome.loss, outcome.why, outcome.tries) == (6.5, "", 1)
@@ -46,14 +46,16 @@ def test_files_go_in_and_a_number_comes_out(script, tmp_path, uses_shell):
 
 def test_standard_output_json_and_npy(script, tmp_path):
     text = "data = open(args[0], 'rb').read()\nprint('hello')\nprint('{\"work\": %d}' % (data[:6] == b'\\x93NUMPY'))"
-    program = Program(script(text) + " {params}", params_format="npy", result_key="work")
+    program = OutsideProgram(script(text) + " {params}", params_format="npy", result_key="work")
     assert run(program, tmp_path).loss == 1.0
 
 
 def test_only_a_shell_is_a_shell(script, tmp_path):
     command = script("print(len(args))") + " {params} ; echo 5 $(echo 6) {other}"
-    assert run(Program(command), tmp_path).loss == 7.0  # all of it are words
-    assert run(Program(command.replace("{other}", ""), uses_shell=True), tmp_path).why.startswith("its result is not")
+    assert run(OutsideProgram(command), tmp_path).loss == 7.0  # all of it are words
+    assert run(OutsideProgram(command.replace("{other}", ""), uses_shell=True), tmp_path).why.startswith(
+        "its result is not"
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_only_a_shell_is_a_shell(script, tmp_path):
     ],
 )
 def test_failures_are_said(script, tmp_path, text, why):
-    outcome = run(Program(script(text) + " {params}", retries=1), tmp_path)
+    outcome = run(OutsideProgram(script(text) + " {params}", retries=1), tmp_path)
     assert math.isnan(outcome.loss)
     assert (outcome.why, outcome.tries) == (why, 2)
 
@@ -77,12 +79,15 @@ def test_a_mistake_of_ours_is_a_failure_too_and_not_a_thread_that_is_waited_for(
         raise RuntimeError
 
     monkeypatch.setattr("gradless.command.program.parse_loss", fail)
-    assert run(Program(script("print(1)") + " {params}"), tmp_path).why == "RuntimeError"
+    assert run(OutsideProgram(script("print(1)") + " {params}"), tmp_path).why == "RuntimeError"
 
 
 def test_a_folder_may_be_named_as_a_place(tmp_path):
     params, result = tmp_path / "{seed} {result}" / "params", tmp_path / "{seed} {result}" / "result"
-    for program in (Program("sim {params} {result} {seed}"), Program("sim {params} {result} {seed}", uses_shell=True)):
+    for program in (
+        OutsideProgram("sim {params} {result} {seed}"),
+        OutsideProgram("sim {params} {result} {seed}", uses_shell=True),
+    ):
         words = program.words(params, result, seed=7)
         words = words if not program.uses_shell else shlex.split(words[2])
         assert words == ["sim", str(params), str(result), "7"]
@@ -91,12 +96,12 @@ def test_a_folder_may_be_named_as_a_place(tmp_path):
 def test_what_fails_once_is_tried_again(script, tmp_path):
     flag = tmp_path / "flag"
     text = f"import os\nif not os.path.exists({str(flag)!r}):\n    open({str(flag)!r}, 'w'); sys.exit(1)\nprint(4)"
-    outcome = run(Program(script(text) + " {params}", retries=2), tmp_path)
+    outcome = run(OutsideProgram(script(text) + " {params}", retries=2), tmp_path)
     assert (outcome.loss, outcome.why, outcome.tries) == (4.0, "", 2)
 
 
 def test_nan_is_an_answer_and_not_tried_again(script, tmp_path):
-    outcome = run(Program(script("print('nan')") + " {params}", retries=2), tmp_path)
+    outcome = run(OutsideProgram(script("print('nan')") + " {params}", retries=2), tmp_path)
     assert math.isnan(outcome.loss)
     assert (outcome.why, outcome.tries) == ("", 1)
 
@@ -131,7 +136,7 @@ def is_running(pid):
 def test_a_stubborn_program_is_ended_with_all_that_it_started(script, tmp_path, monkeypatch, by, who):
     monkeypatch.setattr("gradless.command.program.GRACE", 0.2)
     child = tmp_path / "child"
-    program = Program(
+    program = OutsideProgram(
         script(STUBBORN % (who, str(child))) + " {params}", timeout=1.0 if by == "timeout" else None, retries=0
     )
     job = Job(program, X, 0, tmp_path / "work")
@@ -150,7 +155,7 @@ def test_a_stubborn_program_is_ended_with_all_that_it_started(script, tmp_path, 
 
 
 def test_a_program_that_ends_in_time_is_not_touched(script, tmp_path):
-    assert run(Program(script("print(1)") + " {params}", timeout=30.0), tmp_path).loss == 1.0
+    assert run(OutsideProgram(script("print(1)") + " {params}", timeout=30.0), tmp_path).loss == 1.0
 
 
 @pytest.mark.parametrize(
@@ -163,4 +168,4 @@ def test_a_program_that_ends_in_time_is_not_touched(script, tmp_path):
 )
 def test_commands_that_cannot_work(command, words):
     with pytest.raises(ValueError, match=words):
-        Program(command).check()
+        OutsideProgram(command).check()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.engine import run
+from gradless.engine import loop
 from gradless.jaxprs import fingerprint
 
 SCALE = 1.0
@@ -23,9 +23,9 @@ def loss(x):
 
 def train():
     """Train by `loss`; return the result, and how many programs were compiled for it."""
-    before = run.advance.kept.copy()
+    before = loop.advance.kept.copy()
     result = gl.train(gl.amc(sigma=0.1), loss, np.zeros(2, np.float32), steps=50)
-    return result, len(run.advance.kept.keys() - before.keys())
+    return result, len(loop.advance.kept.keys() - before.keys())
 
 
 def test_the_same_loss_is_compiled_once_and_with_other_numbers_again(monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.engine import run
+from gradless.engine import loop
 from gradless.engine.plan import Plan
 from gradless.engine.train import prepare
 from gradless.problems import make_problem
@@ -167,7 +167,7 @@ def messages(mesh):
     session = prepared(mesh)
     chain, (program, data) = session.chains[0], session.work.stage(0)
     limits = session.work.limits(1)
-    compiled = run.advance.lower(program, chain.algorithm, chain.key, chain.carry, data, session.work.test, limits)
+    compiled = loop.advance.lower(program, chain.algorithm, chain.key, chain.carry, data, session.work.test, limits)
     text = compiled.compile().as_text()
     assert not re.search(r" (all-reduce|all-to-all|collective-permute|reduce-scatter)[-(]", text)
     shapes = re.findall(r"= u32\[([\d,]+)\]\S* all-gather\(", text)

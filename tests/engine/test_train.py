@@ -10,7 +10,7 @@ import pytest
 
 import gradless as gl
 from gradless.engine import session
-from gradless.engine.run import is_record
+from gradless.engine.loop import is_record
 from gradless.records import RunError
 
 MC = gl.metropolis(sigma=0.1)

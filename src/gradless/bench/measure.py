@@ -13,7 +13,7 @@ from gradless.bench.memory import Held, held_by_case, peak_megabytes
 from gradless.bench.roofline import Machine, work_per_step
 from gradless.bench.split import Split, parts, split
 from gradless.bench.timing import Spread, race
-from gradless.bench.work import Work
+from gradless.bench.work import Operations
 from gradless.bench.workloads import Workload
 from gradless.machine import num_cores, version_of
 
@@ -32,7 +32,7 @@ class Measured:
     seconds: dict[str, Spread]  # per step, of each contestant
     absent: dict[str, str]  # why a contestant did not take part
     split: Split
-    work: Work  # of a step
+    work: Operations  # of a step
     roofline: float  # the least time of a step's losses over the time of the step
     megabytes: float  # peak of a process that makes a few steps
     held: dict[str, Held] = field(default_factory=dict)

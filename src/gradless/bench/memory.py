@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gradless.bench.contestants import SessionChain, started
 from gradless.bench.split import LossAlone, evaluate_again
 from gradless.bench.workloads import Workload
-from gradless.engine import run
+from gradless.engine import loop
 from gradless.engine.session import precision_of
 
 STEPS = 3  # enough for every buffer to have been used
@@ -69,7 +69,7 @@ def held(workload: Workload, speculate: int = 1) -> Held:
     alone = LossAlone(session)
     vector = session.points[0].nbytes
     with precision_of(session.dtype):
-        step = run.advance.lower(program, chain.algorithm, chain.key, chain.carry, data, None, session.work.limits(1))
+        step = loop.advance.lower(program, chain.algorithm, chain.key, chain.carry, data, None, session.work.limits(1))
         loss = evaluate_again.lower(alone.program, alone.x, alone.data, 1)
         for_step, for_loss = (_temporary(lowered.compile()) for lowered in (step, loss))
     state = sum(leaf.nbytes for leaf in chain.carry.state)

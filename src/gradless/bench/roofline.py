@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.bench.work import Work, work_of
+from gradless.bench.work import Operations, work_of
 from gradless.bench.workloads import Workload
 
 SIDE = 2048  # of the matrices whose product is timed
@@ -24,7 +24,7 @@ class Machine(NamedTuple):
     bandwidth: float  # bytes read per second
     transcendentals: float  # tanh per second, in float32
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: Operations) -> float:
         """Return the time that `work` takes at least: reading can hide behind computing, and the other way round."""
         computing = work.flops / self.flops + work.transcendentals / self.transcendentals
         return max(computing, work.bytes / self.bandwidth)
@@ -56,7 +56,7 @@ def _best(function: Callable[..., Any], tries: int, *args: Any) -> float:
     return min(seconds)
 
 
-def work_per_step(workload: Workload) -> Work:
+def work_per_step(workload: Workload) -> Operations:
     """Return the work of the losses of one step."""
     loss, dtype = workload.problem.loss, workload.dtype
     params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), workload.start())
@@ -65,7 +65,7 @@ def work_per_step(workload: Workload) -> Work:
         workload.problem.data,
     )
     work = work_of(loss, params) if batch is None else work_of(loss, params, batch)
-    return Work(*(workload.losses_per_step * number for number in work))
+    return Operations(*(workload.losses_per_step * number for number in work))
 
 
 def _type(array: Any, dtype: np.dtype) -> np.dtype:

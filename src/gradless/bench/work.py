@@ -13,7 +13,7 @@ from jax.extend.core import Jaxpr, JaxprEqn
 TRANSCENDENTAL = {"tanh", "exp", "exp2", "log", "log1p", "expm1", "logistic", "sin", "cos", "erf_inv", "pow"}
 
 
-class Work(NamedTuple):
+class Operations(NamedTuple):
     """The least that a program has to do, whatever the order in which it does it."""
 
     flops: float  # of products of matrices and convolutions, two for each multiplication with its addition
@@ -21,12 +21,12 @@ class Work(NamedTuple):
     bytes: float  # of parameters and data, each read once
 
 
-def work_of(function: Callable[..., Any], *args: Any) -> Work:
+def work_of(function: Callable[..., Any], *args: Any) -> Operations:
     """Return the work of a call; the arguments may be shapes."""
     program = jax.make_jaxpr(function)(*args)
     flops, transcendentals = _count(program.jaxpr)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(args))
-    return Work(flops, transcendentals, float(size))
+    return Operations(flops, transcendentals, float(size))
 
 
 def _count(jaxpr: Jaxpr) -> tuple[float, float]:

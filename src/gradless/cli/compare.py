@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shlex
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from rich.table import Table
 from gradless.cli import flags as shared
 from gradless.cli.console import plain_console, told_if_possible
 from gradless.cli.errors import one_line
-from gradless.cli.follow import see_through, use_double_precision_where_asked
+from gradless.cli.follow import enable_float64, see_through
 from gradless.cli.problem_options import load_problem
 from gradless.cli.summary import spread
 from gradless.engine.plan import Plan
@@ -23,8 +22,8 @@ from gradless.engine.session import Session
 from gradless.engine.stored import checked_meta
 from gradless.experiments.workshop import has_checkpoint
 from gradless.kernels import ALGORITHMS, algorithm_to_json
-from gradless.plots import COMMON, columns, draw_comparison
-from gradless.records import Checkpoint, Metrics, RunDirectory, RunError, load_newest, next_run_path
+from gradless.plots import columns, draw_comparison
+from gradless.records import COLUMNS, Checkpoint, Metrics, RunDirectory, RunError, in_shell, load_newest, next_run_path
 from gradless.report.curves import last_known
 from gradless.runs import reopen, start_problem
 from gradless.types import Algorithm
@@ -32,7 +31,7 @@ from gradless.types import Algorithm
 
 @click.pass_context
 def compare(ctx: click.Context, **flags: Any) -> None:
-    use_double_precision_where_asked()
+    enable_float64()
     with one_line():
         problem, options = load_problem(ctx, flags)
         names = list(dict.fromkeys(flags["algorithms"].split(",") if flags["algorithms"] else problem.algorithms))
@@ -46,7 +45,7 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         algorithms = {name: _algorithm(problem, flags, name, plan.steps) for name in names}
         folder = flags["run"] or str(next_run_path("runs", f"compare-{flags['problem']}", date.today()))
     about = {"problem": flags["problem"], "options": options}
-    again = f"the same command, with --run {shlex.quote(folder)}"
+    again = f"the same command, with --run {in_shell(folder)}"
     for name, algorithm in algorithms.items():
         path = Path(folder) / name
         with one_line():
@@ -74,7 +73,7 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         see_through(make, str(path), again=again, is_quiet=True, is_json=flags["json"], is_resumed=is_resumed)
     with one_line():
         tables = {name: _table(folder, name) for name in names}
-        metrics = [name for name in tables[names[0]] if name not in COMMON]
+        metrics = [name for name in tables[names[0]] if name not in COLUMNS]
         picture = draw_comparison(Path(folder) / "comparison", tables, next(iter(metrics), None))
     if not (flags["json"] or flags["quiet"]):
         _tell(tables, metrics, picture)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shlex
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -26,12 +25,12 @@ from gradless.engine.recording import Recording
 from gradless.engine.result import Result
 from gradless.engine.session import Session
 from gradless.problem import Problem
-from gradless.records import RunError
+from gradless.records import RunError, in_shell
 from gradless.runs import start_problem
 from gradless.types import Algorithm
 
 
-def use_double_precision_where_asked() -> None:
+def enable_float64() -> None:
     """Let JAX have float64 in this process, which is ours: float32 nets then still add up their losses in float64."""
     import jax
 
@@ -75,7 +74,7 @@ def train_through(
 
 def resume_command(run: str, trust: bool) -> str:
     """Return what to type to go on with a run."""
-    return f"gradless resume {shlex.quote(run)}{' --trust' if trust else ''}"
+    return f"gradless resume {in_shell(run)}{' --trust' if trust else ''}"
 
 
 def see_through(

@@ -1,7 +1,6 @@
 """`gradless optimize --command "./simulate {params} {result}"`."""
 
 import dataclasses
-import shlex
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from gradless.cli.interrupts import EXIT_CODES
 from gradless.cli.progress import report_to
 from gradless.command.files import SUFFIXES, read_params
 from gradless.command.optimization import Limits, Optimization
-from gradless.command.program import Program
+from gradless.command.program import OutsideProgram
 from gradless.command.store import Setup, begin, go_on
 from gradless.engine.plan import NUM_RECORDS
 from gradless.kernels import ALGORITHMS, Anneal
-from gradless.records import RunDirectory, next_run_path
+from gradless.records import RunDirectory, in_shell, next_run_path
 from gradless.types import Algorithm
 
 STEPS = 1000  # where no limit is given
@@ -106,7 +105,7 @@ def optimize(ctx: click.Context, **flags: Any) -> None:
     path = str(directory.path)
     show(console, run, path, flags["quiet"], flags["json"])
     if run.stopped_by in EXIT_CODES:
-        again = f"gradless optimize --resume --trust --run {shlex.quote(path)}"
+        again = f"gradless optimize --resume --trust --run {in_shell(path)}"
         click.echo(f"stopped by {run.stopped_by} at step {run.chain.step:,}; go on with: {again}", err=True)
         raise SystemExit(EXIT_CODES[run.stopped_by])
 
@@ -200,9 +199,9 @@ def _steps(flags: dict[str, Any]) -> int | None:
     return flags["steps"] or (None if has_limit else STEPS)
 
 
-def program(setup: Setup, flags: dict[str, Any]) -> Program:
+def program(setup: Setup, flags: dict[str, Any]) -> OutsideProgram:
     """Return the program of a run; how long and how often it is tried may differ from sitting to sitting."""
-    return Program(
+    return OutsideProgram(
         setup.command, setup.shell, setup.params_format, setup.result_key, flags["timeout"], flags["retries"]
     )
 

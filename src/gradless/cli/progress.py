@@ -12,10 +12,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Column
 
 from gradless.cli.console import told_if_possible
-from gradless.engine.chains import COLUMNS
 from gradless.engine.plan import LARGEST
 from gradless.engine.session import Listener, Session
-from gradless.records import json_text
+from gradless.records import COLUMNS, json_text
 
 PLAIN_SECONDS = 5.0  # between plain lines
 WIDE = 120  # columns of a terminal that has room for a bar too

@@ -7,7 +7,7 @@ import numpy as np
 
 from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
-from gradless.cli.follow import use_double_precision_where_asked
+from gradless.cli.follow import enable_float64
 
 
 @click.command()
@@ -19,7 +19,7 @@ from gradless.cli.follow import use_double_precision_where_asked
 @click.option("--trust", is_flag=True, help="run the code of the module that a run of module:object names")
 def command(run: str, step: int, verify: bool, out: str | None, overwrite: bool, trust: bool) -> None:
     """Rebuild the net of RUN at any step from its seed and its log of accepted steps."""
-    use_double_precision_where_asked()
+    enable_float64()
     from gradless.records import write_atomic
     from gradless.runs import named_parameters, rebuild, standing
 

@@ -7,7 +7,7 @@ import click
 
 from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
-from gradless.cli.follow import use_double_precision_where_asked
+from gradless.cli.follow import enable_float64
 
 
 @click.command()
@@ -21,7 +21,7 @@ def command(runs: tuple[str, ...], out: str | None, overwrite: bool, trust: bool
     It opens from disk in any browser and asks no network for anything. A folder of runs stands for all of them that
     can be read. Of a run of your own problem (module:object) the page shows what the net says only with --trust.
     """
-    use_double_precision_where_asked()
+    enable_float64()
     from gradless.report import write_report
     from gradless.report.listing import readable_runs_of
 

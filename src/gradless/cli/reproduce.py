@@ -16,7 +16,7 @@ from rich.text import Text
 from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.flags import Duration
-from gradless.cli.follow import stopping_cleanly, use_double_precision_where_asked
+from gradless.cli.follow import enable_float64, stopping_cleanly
 from gradless.cli.interrupts import EXIT_CODES
 from gradless.cli.progress import LiveLine, PlainLines
 from gradless.data.store import DataUnavailable
@@ -48,7 +48,7 @@ def command(
     goes on where it was with the same command. Runs that a figure's tables hold to their end are not made again,
     but for the short ones of F3 and E2.
     """
-    use_double_precision_where_asked()
+    enable_float64()
     console = plain_console()
     with one_line():
         chosen = list(dict.fromkeys(name.upper() for name in figures)) or list(FIGURES)

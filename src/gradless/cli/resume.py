@@ -7,7 +7,7 @@ import click
 from gradless.cli.devices import DEVICE_OPTIONS, set_up
 from gradless.cli.errors import one_line
 from gradless.cli.flags import Duration
-from gradless.cli.follow import resume_command, see_through, use_double_precision_where_asked
+from gradless.cli.follow import enable_float64, resume_command, see_through
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command(run: str, **flags: Any) -> None:
     A run of your own problem (module:object) needs --trust: its settings say which module is imported, and a run that
     came from elsewhere could name any.
     """
-    use_double_precision_where_asked()
+    enable_float64()
     with one_line():
         mesh = set_up(flags)
     from gradless.runs import reopen

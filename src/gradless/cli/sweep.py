@@ -16,7 +16,7 @@ from gradless.cli import flags as shared
 from gradless.cli.console import told_if_possible
 from gradless.cli.devices import DEVICE_OPTIONS, set_up
 from gradless.cli.errors import one_line
-from gradless.cli.follow import train_through, use_double_precision_where_asked
+from gradless.cli.follow import enable_float64, train_through
 from gradless.cli.problem_options import load_problem
 from gradless.engine.plan import MAX_CHAINS, check_whole
 from gradless.engine.processes import is_first
@@ -47,7 +47,7 @@ class Grid(click.ParamType):
 
 @click.pass_context
 def sweep(ctx: click.Context, **flags: Any) -> None:
-    use_double_precision_where_asked()
+    enable_float64()
     with one_line():
         mesh = set_up(flags)
         problem, options = load_problem(ctx, flags)

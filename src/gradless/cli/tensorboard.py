@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gradless.engine.chains import COLUMNS
 from gradless.engine.session import Listener, Session
-from gradless.records import EVENTS, event_files
+from gradless.records import COLUMNS, EVENTS, event_files
 
 SHOWN = ("loss", "acceptance", "sigma")  # and the problem's metrics
 

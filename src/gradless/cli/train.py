@@ -12,7 +12,7 @@ from gradless.cli import flags as shared
 from gradless.cli.console import plain_console
 from gradless.cli.devices import DEVICE_OPTIONS, set_up
 from gradless.cli.errors import one_line
-from gradless.cli.follow import train_through, use_double_precision_where_asked
+from gradless.cli.follow import enable_float64, train_through
 from gradless.cli.problem_options import load_problem
 from gradless.cli.tensorboard import check_tensorboard
 from gradless.engine.plan import Plan
@@ -25,7 +25,7 @@ from gradless.types import Algorithm
 
 @click.pass_context
 def train(ctx: click.Context, **flags: Any) -> None:
-    use_double_precision_where_asked()
+    enable_float64()
     with one_line():
         if flags["tensorboard"]:
             check_tensorboard()

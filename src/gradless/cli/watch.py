@@ -6,7 +6,7 @@ import threading
 import click
 
 from gradless.cli.errors import one_line
-from gradless.cli.follow import stopping_cleanly, use_double_precision_where_asked
+from gradless.cli.follow import enable_float64, stopping_cleanly
 from gradless.cli.interrupts import EXIT_CODES
 
 
@@ -33,7 +33,7 @@ def command(run: str, port: int, trust: bool) -> None:
 
     The page is served to this machine only, at 127.0.0.1, and nothing is written anywhere. Ctrl-C ends it.
     """
-    use_double_precision_where_asked()
+    enable_float64()
     from gradless.report.live import LiveServer
 
     waiting = Waiting()

@@ -15,8 +15,8 @@ import numpy as np
 from gradless.asktell import AskTell
 from gradless.command.files import SUFFIXES, params_bytes
 from gradless.command.journal import Entry, Journal
-from gradless.command.program import Job, Outcome, Program
-from gradless.engine.run import is_record
+from gradless.command.program import Job, Outcome, OutsideProgram
+from gradless.engine.loop import is_record
 from gradless.records import Metrics, RunDirectory, RunError, write_atomic
 
 KINDS = ("start", "move", "again")
@@ -40,7 +40,7 @@ class Optimization:
     """A run in progress."""
 
     chain: AskTell
-    program: Program
+    program: OutsideProgram
     directory: RunDirectory
     limits: Limits
     workers: int = 1

@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Program:
+class OutsideProgram:
     """A command with places for the files that we make: {params}, {result} and {seed}."""
 
     command: str
@@ -76,7 +76,7 @@ def _filled(text: str, places: dict[str, str]) -> str:
 class Job:
     """One evaluation, run in a thread; `end` ends it from another."""
 
-    def __init__(self, program: Program, x: np.ndarray, seed: int, folder: Path):
+    def __init__(self, program: OutsideProgram, x: np.ndarray, seed: int, folder: Path):
         self.program, self.x, self.seed, self.folder = program, x, seed, folder
         self.is_ended = False  # by us: it is not tried again
         self._is_late = False

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from gradless.engine.chains import COLUMNS
 from gradless.engine.session import Listener, Session
+from gradless.records import COLUMNS
 
 Function = Callable[[dict[str, Any]], None]
 

@@ -14,19 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine import run
+from gradless.engine import loop
 from gradless.engine.batches import Minibatch, Progressive, num_samples
 from gradless.engine.pace import Pace
 from gradless.engine.program import GOING, READY_TO_GROW, Carry, Program
 from gradless.engine.work import Work
 from gradless.machine import num_cores
 from gradless.types import Algorithm, Key, State
-
-# What every record holds, once those of all chains are merged; the rest are the problem's own metrics.
-COLUMNS = (
-    *("step", "seconds", "epoch", "evaluations", "samples"),
-    *("loss", "acceptance", "sigma", "nonfinite", "is_frozen"),
-)
 
 
 class Cost(NamedTuple):
@@ -61,7 +55,7 @@ class Chain:
         program, data = self.work.stage(self.stage)
         x = self.placed(x)
         self.stage_start = (0, 0.0, 1, self._batch_size(program, data))
-        self.carry, record = run.start(program, self.algorithm, self.key, x, data, self.work.test)
+        self.carry, record = loop.start(program, self.algorithm, self.key, x, data, self.work.test)
         self.rows.append(self._row({name: np.asarray(value) for name, value in record.items()}))
         return self.rows[-1]["loss"]
 
@@ -71,7 +65,7 @@ class Chain:
         self.t = self.last_record = t
         self.stage_start = (t, 0.0, 1, self._batch_size(program, data))
         step, state = self.placed(jnp.asarray(t, jnp.int32)), self.placed(state)
-        state = run.look_again(program, self.key, state, step, data)
+        state = loop.look_again(program, self.key, state, step, data)
         counts = [jnp.zeros((), jnp.int32) for _ in range(3)]  # a buffer each: the next chunk takes what it is given
         self.carry = Carry(step, state, *self.placed(counts))
 
@@ -83,7 +77,7 @@ class Chain:
     def expected_carry(self, x: jax.Array) -> Carry:
         """Return the shapes that the loop's state has, to compare a checkpoint with; nothing is computed."""
         program, data = self.work.stage(self.stage)
-        start = partial(run.start.function, program, self.algorithm, self.key)
+        start = partial(loop.start.function, program, self.algorithm, self.key)
         shapes, _ = jax.eval_shape(start, x, data, self.work.test)
         return shapes
 
@@ -117,7 +111,7 @@ class Chain:
     def _advance(self, program: Program, data: Any, until: int) -> np.ndarray:
         before, began = self.t, time.perf_counter()
         limits = self.work.limits(until, self.pace.ahead)
-        self.carry, chunk = run.advance(program, self.algorithm, self.key, self.carry, data, self.work.test, limits)
+        self.carry, chunk = loop.advance(program, self.algorithm, self.key, self.carry, data, self.work.test, limits)
         self.t, self.status = int(self.carry.t), int(self.carry.status)
         records = jax.tree.map(np.asarray, chunk.records)
         for place in range(int(chunk.num_records)):
@@ -163,7 +157,7 @@ class Chain:
         self.stage += 1
         self.growths.append(self.t)
         program, data = self.work.stage(self.stage)
-        self.carry = run.restart(program, self.algorithm, self.key, self.carry, data)
+        self.carry = loop.restart(program, self.algorithm, self.key, self.carry, data)
         self.stage_start = (self.t, cost.epoch, cost.evaluations + 1, cost.samples + self._batch_size(program, data))
         self.status = GOING
 
@@ -175,7 +169,7 @@ class Chain:
         )
         if self.sees_data_of_its_own:
             program, data = self.work.stage(self.stage)
-            state = run.look_again(program, self.key, state, self.carry.t, data)
+            state = loop.look_again(program, self.key, state, self.carry.t, data)
             began, epoch, evaluations, samples = self.stage_start
             self.stage_start = (began, epoch, evaluations + 1, samples + self._batch_size(program, data))
         self.carry = self.carry._replace(state=state)

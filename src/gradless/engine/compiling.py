@@ -18,7 +18,7 @@ class Compiled:
     """A function of a program and arrays, compiled for each program as its data ask for; those used last are kept."""
 
     def __init__(self, function: Callable[..., Any], donate: tuple[str, ...] = ()) -> None:
-        self.function = function  # to be part of another one: options belong to a whole
+        self.function = function  # for use within another compiled one: options are of the outermost
         self.donate = donate
         self.kept: dict[Any, Any] = {}  # the one used last is the last
         self.lock = Lock()  # chains are threads

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from gradless.engine.loop import is_frozen
 from gradless.engine.program import key_steps
-from gradless.engine.run import is_frozen
 from gradless.engine.session import precision_of
 from gradless.engine.stepping import block_length
 from gradless.kernels.select import rejected

@@ -126,7 +126,7 @@ def _tied(loss: jax.Array, lam: jax.Array) -> Evaluation:
     """Return loss and lambda, such that lambda has to be computed to know the loss.
 
     Where only the loss is asked for, the compiler would leave lambda out, and what is left could round differently.
-    A lambda that is no number, of an input that is none, makes the loss none: from there no move could be proposed.
+    A lambda that is NaN, since an input is, makes the loss NaN too: from there no move could be proposed.
     """
     is_known = jnp.min(lam) >= 0
     return Evaluation(jnp.where(is_known, loss, jnp.nan), lam=lam)

@@ -3,7 +3,6 @@
 import platform
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.batches import Progressive
-from gradless.engine.chains import COLUMNS
 from gradless.engine.plan import LARGEST, Plan
 from gradless.engine.program import DIVERGED, GOING
 from gradless.engine.session import Listener, Session, is_x64, precision_of
@@ -28,7 +26,8 @@ from gradless.engine.stored import (
     stored_copies,
 )
 from gradless.kernels import algorithm_to_json
-from gradless.records import Checkpoint, Metrics, Recorder, RunDirectory, RunError, check_meta, load_newest
+from gradless.machine import version_of
+from gradless.records import COLUMNS, Checkpoint, Metrics, Recorder, RunDirectory, RunError, check_meta, load_newest
 from gradless.threefry import NAME as GENERATOR
 from gradless.types import Algorithm
 
@@ -171,7 +170,7 @@ def snapshot(session: Session) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     meta = {
         "prng": str(jax.random.key_impl(session.chains[0].key)),
         "jax": jax.__version__,
-        "gradless": _version("gradless"),
+        "gradless": version_of("gradless") or "not installed",
         "seconds": session.seconds_before + session.seconds,
         "spent": session.spent,
         "accepted": session.accepted,
@@ -253,15 +252,8 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "devices": [f"{device.platform} {device.id}" for device in jax.devices()],
-        "versions": {name: _version(name) for name in packages},
+        "versions": {name: version_of(name) or "not installed" for name in packages},
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _warn(words: str) -> None:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gradless.engine import run as loop
+from gradless.engine import loop
 from gradless.engine.batches import num_samples
 from gradless.engine.chains import Chain
 from gradless.engine.compiling import Compiled

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gradless.engine import run
+from gradless.engine import loop
 from gradless.engine.chains import Chain, num_workers
 from gradless.engine.diagnosis import VANISHED_WORDS, advice, frozen_words
 from gradless.engine.flat import are_keys
@@ -281,7 +281,7 @@ class Session:
             return {}
         with precision_of(self.dtype):
             values = [
-                run.evaluate_metrics(chain.work.program, chain.carry.state.x, chain.work.test)
+                loop.evaluate_metrics(chain.work.program, chain.carry.state.x, chain.work.test)
                 for chain in self.chains
                 if chain.carry is not None
             ]

@@ -19,7 +19,7 @@ MAX_SORTED = 256  # samples; so few are sorted, by random numbers: every order i
 
 
 def draw_order(key: Key, num_data: int) -> jax.Array:
-    """Draw what the order of the data is made of."""
+    """Draw the random shifts of the Feistel rounds; for few samples, their order itself."""
     if num_data <= MAX_SORTED:
         return jax.random.permutation(key, num_data)
     side = math.isqrt(num_data - 1) + 1

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from gradless.engine.batches import FullBatch
-from gradless.engine.chains import COLUMNS
+from gradless.engine.loop import evaluate_loss
 from gradless.engine.program import GOING
-from gradless.engine.run import evaluate_loss
 from gradless.engine.session import STATUS_WORDS, Session, precision_of
-from gradless.records import Checkpoint, RunError
+from gradless.records import COLUMNS, Checkpoint, RunError
 
 ROUNDING = 1e-2  # of the loss: no rounding is as large
 MOST = 1 << 62  # no count and no time of ours gets there; JSON has whole numbers that no other type holds

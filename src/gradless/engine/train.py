@@ -13,7 +13,7 @@ import numpy as np
 
 from gradless.engine.batches import Batches, FullBatch, Progressive
 from gradless.engine.callback import Callback
-from gradless.engine.chains import COLUMNS, Chain
+from gradless.engine.chains import Chain
 from gradless.engine.checks import check_data, check_error, check_loss, check_metrics, check_temperature
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.mesh import Mesh
@@ -29,7 +29,7 @@ from gradless.engine.selection import Selection
 from gradless.engine.session import Session, is_x64, precision_of
 from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
-from gradless.records import RunDirectory
+from gradless.records import COLUMNS, RunDirectory
 from gradless.settings import check_switch, is_function
 from gradless.threefry import root_key
 from gradless.types import Algorithm, Key, Loss, Params

@@ -3,7 +3,7 @@
 The last layers of a net such as ResNet-18 see images of 2x2 and 1x1 pixels through kernels of 3x3. XLA on a CPU leaves
 these to a plain loop, some fifty times slower than a product, and most of the kernel meets only the margin.
 
-Where the kernel does not reach, the matrix has a zero: a pixel that is no number makes all outputs of its image none.
+Where the kernel does not reach, the matrix has a zero: a pixel that is NaN makes all outputs of its image NaN.
 """
 
 import math

@@ -14,7 +14,7 @@ def accept(loss: float, loss_new: float, temperature: float, xi: float | None) -
 
     Paper: Sec. III A, step 2 and its footnote.
     Differs: a loss that is not finite is never accepted; at T > 0 an exact tie with xi = 1 is. A schedule that passes
-    below T = 0, or to no number (a root of what is below 0), stays at 0.
+    below T = 0, or to NaN (a root of what is below 0), stays at 0.
     """
     allowance = -temperature * math.log(xi) if xi is not None and temperature > 0 else 0.0
     return math.isfinite(loss_new) and loss_new <= loss + allowance

@@ -13,9 +13,9 @@ from gradless.pytorch.acceptance import accept, agree, is_check_due, measure
 from gradless.pytorch.kept import Kept, KeptBuffers
 from gradless.pytorch.noise import GlobalRandomness, Noise
 from gradless.pytorch.padding import padding_rows
-from gradless.pytorch.settings import check_parameter, check_switch, check_temperature, checked_group, checked_seed
+from gradless.pytorch.settings import check_parameter, check_temperature, checked_group, checked_seed
 from gradless.pytorch.signal_norm import Signals, remove
-from gradless.settings import is_off
+from gradless.settings import check_switch, is_off
 
 Closure = Callable[[], Any]
 Group = dict[str, Any]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from gradless.settings import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, WITHIN_ONE, check
+from gradless.settings import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, WITHIN_ONE, check_one, check_switch
 
 OF_GROUPS = {"sigma": POSITIVE, "epsilon": WITHIN_ONE, "n_s": COUNT, "sigma_decay": FRACTION}
 KNOWN = [*OF_GROUPS, "signal_norm"]
@@ -22,10 +22,7 @@ def checked_group(group: dict[str, Any]) -> dict[str, Any]:
         if name == "signal_norm":
             check_switch(name, value)
         else:
-            check(name, value, OF_GROUPS[name])
-            if np.ndim(value):
-                raise ValueError(f"{name} must be one number, got shape {np.shape(value)}")
-            given[name] = float(value)
+            given[name] = check_one(name, value, OF_GROUPS[name])
     return given
 
 
@@ -44,15 +41,7 @@ def check_parameter(parameter: Tensor) -> None:
 def check_temperature(temperature: Any) -> None:
     """Refuse a temperature that is neither a number of at least 0 nor a function of the step."""
     if not callable(temperature):
-        check("temperature", temperature, NOT_NEGATIVE)
-        if np.ndim(temperature):
-            raise ValueError(f"temperature must be one number, got shape {np.shape(temperature)}")
-
-
-def check_switch(name: str, value: Any) -> None:
-    """Refuse anything but True and False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
+        check_one("temperature", temperature, NOT_NEGATIVE)
 
 
 def checked_seed(seed: Any) -> int | None:

@@ -6,12 +6,14 @@ from .durable import write_atomic
 from .errors import DamagedError, NewerFormatError, RunError
 from .events import EVENTS, event_files
 from .lock import RunLock, living_holder, read_holder
-from .metrics import Metrics
+from .metrics import COLUMNS, Metrics
 from .recorder import Recorder
 from .run_directory import RunDirectory, next_run_path
+from .shell import in_shell
 from .tail import Tail
 
 __all__ = [
+    "COLUMNS",
     "EVENTS",
     "AcceptedLog",
     "Checkpoint",
@@ -26,6 +28,7 @@ __all__ = [
     "Tail",
     "check_meta",
     "event_files",
+    "in_shell",
     "list_checkpoints",
     "living_holder",
     "load",

@@ -46,11 +46,11 @@ class AcceptedLog:
 
     @staticmethod
     def create(path: Path) -> None:
-        """Writes a log without steps."""
+        """Write a log without steps."""
         durable.write_atomic(path, FILE_HEADER)
 
     def add(self, chain: int, first_step: int, flags: Flags) -> None:
-        """Takes the flags of consecutive steps into memory, to be written by `flush` (whole blocks) or `sync` (all).
+        """Take the flags of consecutive steps into memory, to be written by `flush` (whole blocks) or `sync` (all).
 
         They must follow the chain's last step.
         """
@@ -70,11 +70,11 @@ class AcceptedLog:
             self._encode_gathered(chain, file)
 
     def flush(self) -> None:
-        """Writes the whole blocks that wait in memory; on OSError they wait for the next call."""
+        """Write the whole blocks that wait in memory; on OSError they wait for the next call."""
         self._open().flush()
 
     def sync(self) -> None:
-        """Writes all that waits in memory and returns once it would survive a power cut."""
+        """Write all that waits in memory and return once it would survive a power cut."""
         file = self._open()
         for chain in sorted(self._gathered):
             self._encode_gathered(chain, file)
@@ -86,7 +86,7 @@ class AcceptedLog:
         return sum(self._gathered_steps.values()) + (self._file.waiting_bytes if self._file else 0)
 
     def drop_waiting(self) -> int:
-        """Forgets all that waits, when memory runs out: the log has a gap there, and replay ends before it.
+        """Forget all that waits, when memory runs out: the log has a gap there, and replay ends before it.
 
         Returns how many bytes of memory that freed.
         """
@@ -123,7 +123,7 @@ class AcceptedLog:
         return found
 
     def cover(self) -> Cover:
-        """Reads the whole file and says which steps it holds and where its good bytes end."""
+        """Read the whole file and say which steps it holds and where its good bytes end."""
         complete: dict[int, int] = {}
         ends: dict[int, int] = {}
         good_bytes = len(FILE_HEADER)
@@ -135,7 +135,7 @@ class AcceptedLog:
         return Cover(complete, ends, good_bytes, self.path.stat().st_size > good_bytes)
 
     def truncate(self, steps_done: int) -> None:
-        """Cuts back to a checkpoint: exactly the steps below `steps_done` remain, of every chain.
+        """Cut back to a checkpoint: exactly the steps below `steps_done` remain, of every chain.
 
         A RunError, and nothing changed, if the readable part of the log does not reach that far.
         """

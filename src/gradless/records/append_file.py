@@ -30,18 +30,18 @@ class AppendFile:
         self._doubtful = False  # the file may hold anything after its first _synced bytes
 
     def add(self, data: bytes) -> None:
-        """Takes bytes into memory; never fails."""
+        """Take bytes into memory; this never fails."""
         self._waiting.append(data)
         self.waiting_bytes += len(data) + _OBJECT_BYTES
 
     def flush(self) -> None:
-        """Writes what waits; on OSError all of it still waits."""
+        """Write what waits; on OSError all of it still waits."""
         if self._num_written == len(self._waiting) and not self._doubtful:
             return
         self._open_and_write(force=False)
 
     def sync(self) -> None:
-        """Writes what waits and returns once it would survive a power cut; on OSError all of it still waits."""
+        """Write what waits and return once it would survive a power cut; on OSError all of it still waits."""
         if self._waiting or self._doubtful:
             self._open_and_write(force=True)
 
@@ -50,7 +50,7 @@ class AppendFile:
         return list(self._waiting)
 
     def replace_waiting(self, pieces: list[bytes]) -> None:
-        """Puts other bytes in place of those that wait, when memory runs out."""
+        """Put other bytes in place of those that wait, when memory runs out."""
         self._waiting = list(pieces)
         self.waiting_bytes = _memory(pieces)
         self._distrust()

@@ -33,7 +33,7 @@ class Checkpoint(NamedTuple):
 
 
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
-    """Writes a checkpoint durably, and only then deletes all but the last three."""
+    """Write a checkpoint durably, and only then delete all but the last three."""
     path = folder / f"{int(step)}.safetensors"
     if not _NAME.fullmatch(path.name):
         raise ValueError(f"step must be from 0 to 10^18 - 1, got {step}")
@@ -46,7 +46,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[s
 
 
 def check_meta(meta: Mapping[str, Any]) -> None:
-    """Refuses what would not fit into a checkpoint beside the names of its tensors."""
+    """Refuse what would not fit into a checkpoint beside the names of its tensors."""
     tensor_file.check_text({**_text(0, meta), "names": " " * _ROOM_FOR_NAMES})
 
 
@@ -57,7 +57,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def load(path: Path) -> Checkpoint:
-    """Reads one checkpoint, all of it checked; a DamagedError or NewerFormatError says what is wrong with it."""
+    """Read one checkpoint, all of it checked; a DamagedError or NewerFormatError says what is wrong with it."""
     try:
         # The checksum comes before the version, so that a damaged version number is not taken for a newer format;
         # every later format must therefore keep the layout and the checksum of tensor_file.py.
@@ -83,7 +83,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def load_newest(folder: Path, warn: Callable[[str], None], set_aside: bool = True) -> Checkpoint:
-    """Reads the newest undamaged checkpoint; damaged newer ones are renamed to `<name>.damaged` and warned of.
+    """Read the newest undamaged checkpoint; damaged newer ones are renamed to `<name>.damaged` and warned of.
 
     If none can be read it is a RunError and nothing is renamed. A reader without the run's lock (a report, a replay)
     passes `set_aside=False`.

@@ -12,39 +12,39 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def create(path: Path) -> int:
-    """Opens a new or emptied file for writing."""
+    """Open a new or emptied file for writing."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINKS | _BINARY, 0o644)
 
 
 def open_append(path: Path) -> int:
-    """Opens an existing file for appending; a deleted file is an error, not a reason to begin a new one."""
+    """Open an existing file for appending; a deleted file is an error, not a reason to begin a new one."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | _NO_LINKS | _BINARY)
 
 
 def open_shared(path: Path) -> int:
-    """Opens a file for reading and writing, made if absent, contents kept: the lock file."""
+    """Open a file for reading and writing, made if absent, contents kept: the lock file."""
     return os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS | _BINARY, 0o644)
 
 
 def write(fd: int, data: bytes | memoryview) -> None:
-    """Writes all of the data; the system may take it in several pieces."""
+    """Write all of the data; the system may take it in several pieces."""
     left = memoryview(data).cast("B")
     while len(left):
         left = left[os.write(fd, left) :]
 
 
 def truncate(fd: int, size: int) -> None:
-    """Cuts an open file to its first `size` bytes."""
+    """Cut an open file to its first `size` bytes."""
     os.ftruncate(fd, size)
 
 
 def fsync(fd: int) -> None:
-    """Returns once the file's bytes would survive a power cut."""
+    """Return once the file's bytes would survive a power cut."""
     os.fsync(fd)
 
 
 def fsync_folder(folder: Path) -> None:
-    """Returns once the names in the folder (a rename, a new file) would survive a power cut."""
+    """Return once the names in the folder (a rename, a new file) would survive a power cut."""
     if os.name == "nt":  # a folder cannot be opened there, and renames need no such call
         return
     fd = os.open(folder, os.O_RDONLY)
@@ -55,20 +55,20 @@ def fsync_folder(folder: Path) -> None:
 
 
 def close(fd: int) -> None:
-    """Closes an open file."""
+    """Close an open file."""
     os.close(fd)
 
 
 def replace(source: Path, target: Path) -> None:
-    """Renames a file, in place of the target if there is one, in one indivisible step."""
+    """Rename a file, in place of the target if there is one, in one indivisible step."""
     os.replace(source, target)
 
 
 def unlink(path: Path) -> None:
-    """Deletes a file."""
+    """Delete a file."""
     os.unlink(path)
 
 
 def mkdir(path: Path) -> None:
-    """Makes a folder; an existing one is an error, which makes this a race-free claim on a name."""
+    """Make a folder; an existing one is an error, which makes this a race-free claim on a name."""
     os.mkdir(path)

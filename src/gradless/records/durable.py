@@ -13,7 +13,7 @@ _TEMPORARY = re.compile(r"\..+\.\d+\.gradless-tmp")
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
-    """Writes a file so that a reader sees the old one or the new one, never a part: temporary file, fsync, rename."""
+    """Write a file so that a reader sees the old one or the new one, never a part: temporary file, fsync, rename."""
     # Another process or thread may be writing the same file; this one takes the place of what it could not delete.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.gradless-tmp")
     try:
@@ -33,7 +33,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None
 
 
 def cut(path: Path, size: int) -> None:
-    """Keeps the first `size` bytes of a file, durably."""
+    """Keep the first `size` bytes of a file, durably."""
     fd = disk.open_append(path)
     try:
         disk.truncate(fd, size)
@@ -43,7 +43,7 @@ def cut(path: Path, size: int) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Renames a damaged file to `<name>.damaged` (or `-2`, `-3`, ...): out of the way, never deleted."""
+    """Rename a damaged file to `<name>.damaged` (or `-2`, `-3`, ...): out of the way, never deleted."""
     target = path.with_name(path.name + ".damaged")
     number = 2
     while os.path.lexists(target):
@@ -60,7 +60,7 @@ def temporaries(folder: Path) -> list[Path]:
 
 
 def make_folders(path: Path) -> bool:
-    """Makes a folder and those above it, durably; False if it was there before."""
+    """Make a folder and those above it, durably; False if it was there before."""
     if not path.parent.exists():
         make_folders(path.parent)
     try:

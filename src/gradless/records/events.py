@@ -10,7 +10,7 @@ _CHAIN = re.compile(r"chain-[0-9]+")
 
 
 def event_files(run: Path) -> list[Path]:
-    """Returns the event files of a run; refuses a link, through which another folder's could be meant."""
+    """Return the event files of a run; refuse a link, through which another folder's could be meant."""
     folder = run / EVENTS
     chains = [entry for entry in folder.iterdir() if _CHAIN.fullmatch(entry.name)] if folder.is_dir() else []
     files = [file for one in (folder, *sorted(chains)) if one.is_dir() for file in sorted(one.glob("events.out.*"))]

@@ -25,7 +25,7 @@ _MAX_BYTES = 4096
 
 
 class RunLock:
-    """Holds a run until `release` or the end of the process; a RunError names the holder if there is another."""
+    """Hold a run until `release` or the end of the process; a RunError names the holder if there is another."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class RunLock:
             raise
 
     def release(self) -> None:
-        """Lets others have the run. The file stays: deleting it could delete the lock of the next holder."""
+        """Let others have the run. The file stays: deleting it could delete the lock of the next holder."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             try:

@@ -12,6 +12,11 @@ from . import durable, json_text
 from .append_file import AppendFile
 from .errors import DamagedError
 
+# What every record of a run holds, once those of all chains are merged; the rest are the problem's own metrics.
+COLUMNS = (
+    *("step", "seconds", "epoch", "evaluations", "samples"),
+    *("loss", "acceptance", "sigma", "nonfinite", "is_frozen"),
+)
 MAX_LINE_BYTES = 1 << 20
 _PIECE = 1 << 16
 
@@ -25,27 +30,27 @@ class Metrics:
 
     @staticmethod
     def check_row(row: Mapping[str, Any]) -> None:
-        """Refuses a row that `add` would refuse."""
+        """Refuse a row that `add` would refuse."""
         _line(row)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Takes rows into memory, to be written by `flush` or `sync`."""
+        """Take rows into memory, to be written by `flush` or `sync`."""
         lines = [_line(row) for row in rows]
         file = self._open()
         for line in lines:
             file.add(line)
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Writes rows; on OSError they wait in memory and the next `append`, `flush` or `sync` writes them."""
+        """Write rows; on OSError they wait in memory and the next `append`, `flush` or `sync` writes them."""
         self.add(rows)
         self.flush()
 
     def flush(self) -> None:
-        """Writes what waits in memory."""
+        """Write what waits in memory."""
         self._open().flush()
 
     def sync(self) -> None:
-        """Writes what waits in memory and returns once it would survive a power cut."""
+        """Write what waits in memory and return once it would survive a power cut."""
         self._open().sync()
 
     @property
@@ -54,7 +59,7 @@ class Metrics:
         return self._file.waiting_bytes if self._file else 0
 
     def thin_waiting(self) -> int:
-        """Drops every second waiting row, so that a long trouble keeps a coarser curve; returns how many were dropped.
+        """Drop every second waiting row, so that a long trouble keeps a coarser curve; return how many were dropped.
 
         The newest row is always kept.
         """
@@ -77,7 +82,7 @@ class Metrics:
                 yield row
 
     def truncate_after(self, step: int) -> None:
-        """Cuts back to a checkpoint: no row with a greater step remains, nor a torn line; other rows are untouched."""
+        """Cut back to a checkpoint: no row with a greater step remains, nor a torn line; other rows are untouched."""
         self._file = None
         end, is_prefix, dropped, damaged = 0, True, False, 0
         for number, line_end, row in _lines(self.path):
@@ -96,7 +101,7 @@ class Metrics:
             durable.cut(self.path, end)
 
     def repair(self) -> None:
-        """Cuts a torn last line."""
+        """Cut a torn last line."""
         size = self.path.stat().st_size
         end = _end_of_last_line(self.path, size)
         if end < size:

@@ -17,7 +17,7 @@ _FIGURE = re.compile(r"(training|sweep)\.csv|(training|sweep(-[a-z_]+)?)\.(png|s
 
 
 def clear_run(path: Path) -> None:
-    """Deletes the files of a run that we know by name, and keeps what else is there.
+    """Delete the files of a run that we know by name, and keep what else is there.
 
     Refuses, before anything is deleted, if one of our names is a link or of another kind than ours.
     """

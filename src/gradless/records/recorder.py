@@ -22,7 +22,7 @@ MEMORY_LIMIT = 256 << 20
 
 
 class Recorder:
-    """Writes metrics, accepted steps and checkpoints of a locked run, in an order that resume can rely on.
+    """Write metrics, accepted steps and checkpoints of a locked run, in an order that resume can rely on.
 
     It begins by cutting metrics and log back to `step`, that of the checkpoint the engine goes on from (0 for a new
     run). If the log does not reach that far it is a RunError. `report` gets one line when trouble begins, when
@@ -62,12 +62,12 @@ class Recorder:
         self._log.sync()
 
     def metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Records metrics rows, each with its "step"."""
+        """Record metrics rows, each with its "step"."""
         self._metrics.add(rows)
         self._write_waiting()
 
     def accepted(self, first_step: int, flags: Flags) -> None:
-        """Records which steps from `first_step` on were accepted: shape (steps,) or (chains, steps)."""
+        """Record which steps from `first_step` on were accepted: shape (steps,) or (chains, steps)."""
         rows = np.atleast_2d(flags)
         if rows.ndim != 2 or len(rows) != self._log.num_chains:
             raise ValueError(f"flags must have {self._log.num_chains} rows, one per chain, got shape {rows.shape}")
@@ -76,7 +76,7 @@ class Recorder:
         self._write_waiting()
 
     def checkpoint(self, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> bool:
-        """Publishes a checkpoint once all it covers is durable; False if the disk did not let us."""
+        """Publish a checkpoint once all it covers is durable; False if the disk did not let us."""
         try:
             self._metrics.sync()
             self._log.sync()
@@ -101,7 +101,7 @@ class Recorder:
         return self._troubles[-1] if self._troubles else None
 
     def close(self) -> bool:
-        """Makes everything durable and lets the run go; False, reported, if something could not be written."""
+        """Make everything durable and let the run go; False, reported, if something could not be written."""
         try:
             self._metrics.sync()
             self._log.sync()

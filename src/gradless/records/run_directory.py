@@ -1,7 +1,6 @@
 """The run directory: where its files are, who may work on it, and how one is begun, opened and overwritten."""
 
 import re
-import shlex
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -12,6 +11,7 @@ from .accepted import AcceptedLog
 from .errors import DamagedError, NewerFormatError, RunError
 from .lock import RunLock
 from .overwrite import clear_run
+from .shell import in_shell
 
 FORMAT = "gradless run"
 FORMAT_VERSION = 1
@@ -29,7 +29,7 @@ class RunDirectory:
     def create(
         cls, path: str | Path, settings: Mapping[str, Any], environment: Mapping[str, Any], overwrite: bool = False
     ) -> "RunDirectory":
-        """Begins a run in a new or empty folder, or with `overwrite` in place of an earlier run."""
+        """Begin a run in a new or empty folder, or with `overwrite` in place of an earlier run."""
         path = Path(path)
         # Refused before the disk is touched, if they are no JSON.
         texts = _settings_text(settings), _text(environment)
@@ -54,7 +54,7 @@ class RunDirectory:
 
     @staticmethod
     def check_free(path: str | Path, overwrite: bool = False) -> None:
-        """Refuses a folder in which `create` could not begin a run, so that nothing is computed in vain."""
+        """Refuse a folder in which `create` could not begin a run, so that nothing is computed in vain."""
         try:
             if Path(path).exists():
                 _check_free(Path(path), overwrite)
@@ -63,14 +63,14 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunDirectory":
-        """Opens a run for reading, also while another process works on it."""
+        """Open a run for reading, also while another process works on it."""
         path = Path(path)
         _check_whole(path)
         return cls(path, _read_settings(path), None)
 
     @classmethod
     def resume(cls, path: str | Path) -> "RunDirectory":
-        """Opens a run to go on with it: takes its lock and deletes temporary files a killed process left."""
+        """Open a run to go on with it: take its lock and delete temporary files a killed process left."""
         path = Path(path)
         _check_whole(path)
         _read_settings(path)
@@ -88,7 +88,7 @@ class RunDirectory:
         return run
 
     def update_settings(self, settings: Mapping[str, Any]) -> None:
-        """Replaces the settings, durably; only for the one who holds the run."""
+        """Replace the settings, durably; only for the one who holds the run."""
         if self._lock is None:
             raise RunError(f"{self.path} is open for reading only: resume it to change its settings")
         try:
@@ -98,7 +98,7 @@ class RunDirectory:
         self.settings = _read_settings(self.path)
 
     def close(self) -> None:
-        """Lets other processes have the run."""
+        """Let other processes have the run."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -141,7 +141,7 @@ class RunDirectory:
 
 
 def next_run_path(root: str | Path, problem: str, today: date) -> Path:
-    """Makes and returns the folder `<root>/<problem>-<date>-<n>` with the next n; two processes never get the same."""
+    """Make and return the folder `<root>/<problem>-<date>-<n>` with the next n; two processes never get the same."""
     root = Path(root)
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", problem).strip("-.") or "run"
     stem = f"{name[:100]}-{today.isoformat()}-"
@@ -164,9 +164,12 @@ def _check_free(path: Path, overwrite: bool) -> None:
         return
     if "settings.json" not in names:
         raise RunError(f"{path} is not empty and holds no gradless run: choose another folder")
-    _read_settings(path)
+    try:
+        _read_settings(path)
+    except DamagedError as error:
+        raise DamagedError(f"{error}, delete the folder, or choose another") from error
     if not overwrite:
-        again = f"`gradless resume {shlex.quote(str(path))}` (in Python gl.resume)"
+        again = f"`gradless resume {in_shell(path)}` (in Python gl.resume)"
         raise RunError(f"{path} already holds a run: go on with {again}, or give --overwrite (overwrite=True)")
 
 

@@ -28,7 +28,7 @@ class Tail:
         self._end, self._last_line = 0, b""
 
     def read(self) -> bool:
-        """Takes in what is new; True if anything is. A file that was cut back or replaced is read from its start."""
+        """Take in what is new; True if anything is. A file that was cut back or replaced is read from its start."""
         with self.path.open("rb") as file:
             is_other = not self._goes_on(file)
             if is_other:

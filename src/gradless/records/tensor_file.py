@@ -65,7 +65,7 @@ class TensorFile(NamedTuple):
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], text: Mapping[str, str]) -> None:
-    """Writes tensors and text durably, in one rename. The checksum is of the file with 64 zeros in its place."""
+    """Write tensors and text durably, in one rename. The checksum is of the file with 64 zeros in its place."""
     arrays = {name: _storable(name, tensors[name]) for name in tensors}
     # Widest first, so that every tensor is aligned; then by name, so that equal states give equal files.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
@@ -86,12 +86,12 @@ def write(path: Path, tensors: Mapping[str, Tensor], text: Mapping[str, str]) ->
 
 
 def check_text(text: Mapping[str, str]) -> None:
-    """Refuses more text than `write` would take."""
+    """Refuse more text than `write` would take."""
     _framed({"__metadata__": {**text, "sha256": _NO_SUM}})
 
 
 def read(path: Path) -> TensorFile:
-    """Reads a file and checks its checksum; never takes more memory than the file's size and that of one header."""
+    """Read a file and check its checksum; this never takes more memory than the file's size and that of one header."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         frame = file.read(8)

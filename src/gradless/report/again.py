@@ -4,6 +4,7 @@ import shlex
 from typing import Any
 
 from gradless.engine.plan import LARGEST
+from gradless.records import in_shell
 
 ALGORITHM_FLAGS = ("sigma", "epsilon", "n_s", "temperature", "sigma_decay", "learning_rate", "clip")
 PLAN_FLAGS = ("seed", "precision", "record_every", "target_loss", "target_metric", "select_every")
@@ -13,7 +14,7 @@ def commands(path: str, settings: dict[str, Any]) -> list[dict[str, str]]:
     """Return what to type, each with the words that say what for; without a command where only Python can do it."""
     if "optimize" in settings:
         words = "Go on with it (--trust runs the program that is stored with the run)"
-        return [{"words": words, "command": f"gradless optimize --resume --trust --run {shlex.quote(path)}"}]
+        return [{"words": words, "command": f"gradless optimize --resume --trust --run {in_shell(path)}"}]
     problem = settings.get("problem")
     if not isinstance(problem, str):
         words = "The run was made by gl.train from a Python loss: run that script again, or go on with it in Python by"
@@ -24,7 +25,7 @@ def commands(path: str, settings: dict[str, Any]) -> list[dict[str, str]]:
         again = None
     trust = " --trust" if ":" in problem else ""
     warned = f" (--trust runs the code of the module {problem.partition(':')[0]})" if trust else ""
-    resume = f"gradless resume {shlex.quote(path)}{trust}"
+    resume = f"gradless resume {in_shell(path)}{trust}"
     return [
         {"words": "Make it again", "command": again}
         if again

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gradless.plots import COMMON, LABELS, PERCENTILES, drawable, held, smooth
+from gradless.plots import LABELS, PERCENTILES, drawable, held, smooth
+from gradless.records import COLUMNS
 
 MAX_POINTS = 1000
 MAX_LINES = 8  # chains drawn one by one; of more only the band and the median
@@ -19,7 +20,7 @@ Table = dict[str, np.ndarray]
 
 def metric_names(table: Table) -> list[str]:
     """Return the names of the problem's own metrics."""
-    return [name for name in table if name not in COMMON]
+    return [name for name in table if name not in COLUMNS]
 
 
 def curves(table: Table) -> dict[str, Any]:

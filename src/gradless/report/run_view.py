@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gradless.plots import GRADIENT
 from gradless.records import (
     Checkpoint,
     RunDirectory,
@@ -140,7 +141,7 @@ class RunView:
 
     def _table(self, settings: dict[str, Any]) -> Table:
         table = self._tail.table()
-        if _kind(settings) in verdict.GRADIENT:  # which take every step: of acceptance they know nothing
+        if _kind(settings) in GRADIENT:  # which take every step: of acceptance they know nothing
             return {name: values for name, values in table.items() if name not in OF_MOVES}
         if "optimize" in settings and "acceptance" in table:
             table["acceptance"] = per_window(table["acceptance"], table["step"])

@@ -4,14 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradless.engine import run as loop
+from gradless.engine import loop
 from gradless.engine.diagnosis import DIVERGED_WORDS, MIN_RECORDS, VANISHED_WORDS, advice_on
 from gradless.engine.plan import LARGEST
-from gradless.plots import drawable
+from gradless.plots import GRADIENT, drawable
 from gradless.report.curves import Table, last_known, metric_names, overall_acceptance
 
 NAMES = {"mc": "Metropolis Monte Carlo", "amc": "Adaptive Monte Carlo", "gd": "Gradient descent", "adam": "Adam"}
-GRADIENT = ("gd", "adam")
 ENDS = {
     loop.AT_TARGET: "it reached its target",
     loop.FROZEN: "it froze: the moves have become too small to change x",

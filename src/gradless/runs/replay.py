@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from gradless.engine import run as loop
+from gradless.engine import loop
 from gradless.engine.flat import which_are_trained
 from gradless.engine.recording import differing
 from gradless.engine.replay import Replay

@@ -24,10 +24,10 @@ def hand_out(found: Found, outer: Sequence[Value], steps: Array | int) -> None:
     for (weight, extra), value in zip(found, outer, strict=True):
         if weight is not None:
             for track in value.tracks:
-                track.sink.collect(weight[0], weight[1], track.chain)
+                track.sink.collect(weight[0], weight[1], track.links)
         if extra is not None and value.pre is not None:
-            for member, chain in value.pre.members:
-                member.gain(extra / steps, chain)
+            for member, links in value.pre.members:
+                member.gain(extra / steps, links)
 
 
 def outputs_of(arrays: Sequence[Array], inputs: Sequence[Value]) -> list[Value]:

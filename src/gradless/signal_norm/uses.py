@@ -13,7 +13,7 @@ from jax import lax
 from jax.extend.core import JaxprEqn
 
 from gradless.jaxprs import Array, Shape, shape_of
-from gradless.signal_norm.layout import Chain, Link, pull_back
+from gradless.signal_norm.links import Link, Links, pull_back
 
 # XLA on a CPU adds up to 32 rows in one vectorised kernel, and more rows by a slower tree of kernels. Blocks of 32 rows
 # of 1,000 numbers stay in the cache. (MNIST's net: 4% of a step; one plain sum per layer at depth 128: 45%.)
@@ -53,7 +53,7 @@ class Use:
     def __init__(self, shape: Shape, scale: float, parts: Array = None, own: Array = None) -> None:
         self.shape, self.scale, self.parts, self._own = shape, scale, parts, own
         self.extras: list[Array] = []
-        self.targets: list[tuple[Any, Chain]] = []  # (sink, chain from it to this product's output)
+        self.targets: list[tuple[Any, Links]] = []  # (sink, links from it to this product's output)
 
     def own(self) -> Array:
         if self._own is None:
@@ -66,9 +66,9 @@ class Use:
     def is_open(self) -> bool:
         return self._own is None
 
-    def gain(self, amount: Array, chain: Chain) -> None:
-        """Add the sum of squares of another product that joins this pre-activation at the end of `chain`."""
-        self.extras.append(pull_back(chain, amount))
+    def gain(self, amount: Array, links: Links) -> None:
+        """Add the sum of squares of another product that joins this pre-activation at the end of `links`."""
+        self.extras.append(pull_back(links, amount))
 
     def total(self) -> Array:
         return sum(self.extras, start=self.own())

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.jaxprs import Array, Shape
-from gradless.signal_norm.layout import Chain, Link, pull_back
+from gradless.signal_norm.links import Link, Links, pull_back
 
 
 class Sink:
@@ -18,13 +18,13 @@ class Sink:
         self.sums: list[Array] = []
         self.counts: list[Array] = []
 
-    def collect(self, total: Array, count: Array | None, chain: Chain) -> None:
-        """Take in a compact sum of squares found at the end of `chain`; `count` None is one use of it."""
-        if count is None and not all(link.is_whole for link in chain):
+    def collect(self, total: Array, count: Array | None, links: Links) -> None:
+        """Take in a compact sum of squares found at the end of `links`; `count` None is one use of it."""
+        if count is None and not all(link.is_whole for link in links):
             count = jnp.ones((1,) * total.ndim, total.dtype)
-        self.sums.append(pull_back(chain, total))
+        self.sums.append(pull_back(links, total))
         whole = np.ones((1,) * len(self.shape), np.float32)
-        self.counts.append(whole if count is None else pull_back(chain, count))
+        self.counts.append(whole if count is None else pull_back(links, count))
 
     def result(self) -> tuple[Array, Array] | None:
         """(sum, count), both compact; None when the weight was not used."""
@@ -36,7 +36,7 @@ class Sink:
 class Joiner(Protocol):
     """A product, or an input of a loop body, whose pre-activation others may join."""
 
-    def gain(self, amount: Array, chain: Chain) -> None: ...
+    def gain(self, amount: Array, links: Links) -> None: ...
 
 
 class Joined:
@@ -45,45 +45,45 @@ class Joined:
     def __init__(self) -> None:
         self.extras: list[Array] = []
 
-    def gain(self, amount: Array, chain: Chain) -> None:
-        self.extras.append(pull_back(chain, amount))
+    def gain(self, amount: Array, links: Links) -> None:
+        self.extras.append(pull_back(links, amount))
 
     def result(self) -> Array | None:
         return sum(self.extras[1:], start=self.extras[0]) if self.extras else None
 
 
 class Track(NamedTuple):
-    """This value is a weight, rearranged by `chain` since it left its sink."""
+    """This value is a weight, rearranged by `links` since it left its sink."""
 
     sink: Sink
-    chain: Chain
+    links: Links
 
     def through(self, link: Link) -> "Track":
-        return Track(self.sink, (*self.chain, link))
+        return Track(self.sink, (*self.links, link))
 
     def is_copied(self) -> bool:
-        return any(link.is_copying for link in self.chain)
+        return any(link.is_copying for link in self.links)
 
 
 class PreActivation(NamedTuple):
     """This value is a sum of products with weights, read nowhere else yet."""
 
     own: Callable[[], Array]  # its sum of squares, compact
-    members: tuple[tuple[Joiner, Chain], ...]
+    members: tuple[tuple[Joiner, Links], ...]
 
     def through(self, link: Link) -> "PreActivation | None":
         push = link.push
         if push is None:
             return None
-        return PreActivation(lambda: push(self.own()), tuple((m, (*chain, link)) for m, chain in self.members))
+        return PreActivation(lambda: push(self.own()), tuple((m, (*links, link)) for m, links in self.members))
 
     def join(self, other: "PreActivation") -> "PreActivation":
         """Two sums of products that are added feed one neuron: each learns of the other's inputs."""
         mine, theirs = self.own(), other.own()
-        for member, chain in self.members:
-            member.gain(theirs, chain)
-        for member, chain in other.members:
-            member.gain(mine, chain)
+        for member, links in self.members:
+            member.gain(theirs, links)
+        for member, links in other.members:
+            member.gain(mine, links)
         return PreActivation(lambda: mine + theirs, self.members + other.members)
 
 

@@ -13,7 +13,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from gradless.jaxprs import CALLS, ELEMENTWISE, Array, bind, inner_jaxpr, literal_array, opened, shape_of
-from gradless.signal_norm.layout import SAME_ELEMENTS, SLICES, Link, elementwise_link, read_link
+from gradless.signal_norm.links import SAME_ELEMENTS, SLICES, Link, elementwise_link, read_link
 from gradless.signal_norm.loops import LOOPS, Found
 from gradless.signal_norm.uses import Use, add_up, conv_link, conv_use, dot_link, dot_use
 from gradless.signal_norm.values import Joined, PreActivation, Sink, Track, Value
@@ -43,8 +43,8 @@ class Walk:
         """Hand every sum of squares to the weights it belongs to."""
         add_up(self.uses)
         for use in self.uses:
-            for sink, chain in use.targets:
-                sink.collect(use.total(), None, chain)
+            for sink, links in use.targets:
+                sink.collect(use.total(), None, links)
 
     def run(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """Evaluate a program, equation by equation."""
@@ -127,7 +127,7 @@ class Walk:
         if not other.of_params:
             self.data_uses.append(use)
         link = dot_link(eqn, side) if is_dot else conv_link(eqn)
-        use.targets = [(track.sink, (*track.chain, link)) for track in inputs[side].tracks]
+        use.targets = [(track.sink, (*track.links, link)) for track in inputs[side].tracks]
         self.uses.append(use)
         return use
 

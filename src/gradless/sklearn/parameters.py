@@ -8,7 +8,7 @@ import numpy as np
 
 from gradless.kernels.annealing import Anneal
 from gradless.models.mlp import ACTIVATIONS
-from gradless.settings import COUNT, NOT_NEGATIVE, POSITIVE, WITHIN_ONE, check
+from gradless.settings import COUNT, NOT_NEGATIVE, POSITIVE, WITHIN_ONE, check_one, check_switch
 
 SWITCHES = ("signal_norm", "early_stopping", "warm_start", "verbose")
 
@@ -24,12 +24,12 @@ def check_parameters(estimator: Any, losses: dict[str, Any]) -> None:
         if estimator.sigma != "auto":
             raise ValueError(f'sigma must be positive or "auto", got {estimator.sigma!r}')
     else:
-        _check_one("sigma", estimator.sigma, POSITIVE)
-    _check_one("epsilon", estimator.epsilon, WITHIN_ONE)
-    _check_one("n_s", estimator.n_s, COUNT)
+        check_one("sigma", estimator.sigma, POSITIVE)
+    check_one("epsilon", estimator.epsilon, WITHIN_ONE)
+    check_one("n_s", estimator.n_s, COUNT)
     _check_temperature(estimator.temperature)
-    _check_one("n_iter_no_change", estimator.n_iter_no_change, COUNT)
-    _check_one("tol", estimator.tol, NOT_NEGATIVE)
+    check_one("n_iter_no_change", estimator.n_iter_no_change, COUNT)
+    check_one("tol", estimator.tol, NOT_NEGATIVE)
     for name in ("max_iter", "partial_fit_iter", "chains"):
         _check_whole(name, getattr(estimator, name))
     if not _is_one_of(estimator.batch_size, "full"):
@@ -37,8 +37,7 @@ def check_parameters(estimator: Any, losses: dict[str, Any]) -> None:
     if not _is_number(estimator.validation_fraction) or not 0 < estimator.validation_fraction < 1:
         raise ValueError(f"validation_fraction must be above 0 and below 1, got {estimator.validation_fraction!r}")
     for name in SWITCHES:
-        if not isinstance(getattr(estimator, name), bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, got {getattr(estimator, name)!r}")
+        check_switch(name, getattr(estimator, name))
 
 
 def widths(hidden_layer_sizes: Any) -> tuple[int, ...]:
@@ -53,18 +52,12 @@ def _check_widths(sizes: Any) -> None:
         raise ValueError(f"hidden_layer_sizes must be positive whole numbers, one per hidden layer, got {sizes!r}")
 
 
-def _check_one(name: str, value: Any, rule: Any) -> None:
-    check(name, value, rule)
-    if np.ndim(value):
-        raise ValueError(f"{name} must be one number, got shape {np.shape(value)}")
-
-
 def _check_temperature(temperature: Any) -> None:
     if isinstance(temperature, Anneal):
         for field in fields(temperature):
-            _check_one(f"temperature.{field.name}", getattr(temperature, field.name), field.metadata["rule"])
+            check_one(f"temperature.{field.name}", getattr(temperature, field.name), field.metadata["rule"])
     elif not callable(temperature):
-        _check_one("temperature", temperature, NOT_NEGATIVE)
+        check_one("temperature", temperature, NOT_NEGATIVE)
 
 
 def _check_whole(name: str, value: Any, or_else: str = "") -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradless.engine.chains import Chain
+from gradless.engine.loop import evaluate_loss
 from gradless.engine.program import AT_TARGET, FROZEN, GOING
-from gradless.engine.run import evaluate_loss
 from gradless.engine.session import Session, precision_of
 from gradless.types import Params
 

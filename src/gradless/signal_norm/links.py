@@ -45,13 +45,13 @@ class Link(NamedTuple):
     is_copying: bool = False  # elements of the input appear several times in the output
 
 
-Chain = tuple[Link, ...]
+Links = tuple[Link, ...]
 IDENTITY = Link(pull=lambda s: s, push=lambda s: s)
 
 
-def pull_back(chain: Chain, s: Array) -> Array:
-    """Carry a compact array from the end of a chain of layout operations to its start."""
-    for link in reversed(chain):
+def pull_back(links: Links, s: Array) -> Array:
+    """Carry a compact array from the end of a row of layout operations to its start."""
+    for link in reversed(links):
         s = link.pull(s)
     return s
 

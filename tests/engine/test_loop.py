@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.engine import run, session
+from gradless.engine import loop, session
 from gradless.engine.plan import LARGEST, Plan
 from gradless.engine.stepping import block_length
 from gradless.engine.train import prepare
@@ -124,10 +124,10 @@ def test_a_chunk_never_runs_out_of_space_for_its_records(monkeypatch):
 def test_records_come_at_powers_of_two_early_and_at_multiples_later(record_every):
     late = range(record_every, 2001, record_every)
     expected = sorted({1 << power for power in range(11) if 1 << power < record_every} | set(late))
-    assert [t for t in range(1, 2001) if run.is_record(t, record_every)] == expected
+    assert [t for t in range(1, 2001) if loop.is_record(t, record_every)] == expected
     t, found = 0, []
     while True:
-        t = int(run._next_record(jnp.int32(t), jnp.int32(record_every)))
+        t = int(loop._next_record(jnp.int32(t), jnp.int32(record_every)))
         if t > 2000:
             break
         found.append(t)
@@ -140,7 +140,7 @@ def test_the_longest_run_goes_on_to_its_end(record_every):
     for t in (LARGEST - 1, LARGEST - LARGEST % record_every):
         following = (t // record_every + 1) * record_every
         expected = min(following, np.iinfo(np.int32).max)
-        assert int(run._next_record(jnp.int32(t), jnp.int32(record_every))) == expected > t
+        assert int(loop._next_record(jnp.int32(t), jnp.int32(record_every))) == expected > t
 
 
 @pytest.mark.parametrize(
