@@ -9,6 +9,7 @@ import pytest
 
 from gradless.engine.session import Listener
 from gradless.experiments import FIGURES
+from gradless.experiments.fig4.medians import by_algorithm, step_of_outputs
 from gradless.experiments.tables import column, read_table
 from gradless.experiments.workshop import Halt, Stopped, Workshop
 from gradless.kernels import AMC
@@ -49,6 +50,12 @@ def test_the_words_about_the_plateau_of_f5_are_in_its_data():
     assert f"a median of {middle:.0f} between steps 30,000 and 32,000 to {late:.1f} after 36,000" in words
     late = 100 * accuracy[step >= 31_000]
     assert f"up and down between {late.min():.2f}% and {late.max():.2f}%" in words
+
+
+def test_the_nets_shown_of_f4_are_of_the_step_that_is_judged():
+    folder = DOCS / "results" / "paper" / "F4"
+    of = by_algorithm(read_table(folder / "training.csv"))
+    assert set(column(read_table(folder / "outputs.csv"), "step")) == {step_of_outputs(of)}
 
 
 def test_the_words_about_the_sweep_of_f1_are_in_its_data():
