@@ -112,9 +112,9 @@ def test_the_tour_is_quick_because_it_does_not_import_jax():
 def test_doctor_names_versions_devices_and_what_is_missing(cli, monkeypatch, tmp_path):
     monkeypatch.setenv("GRADLESS_DATA", str(tmp_path))
     monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / name)
-    monkeypatch.setattr("gradless.cli.doctor.find_spec", lambda package: None)
+    monkeypatch.setattr("gradless.cli.doctor.version_of", lambda package: None if package == "flax" else "1.0")
     words = cli("doctor").output
-    assert f"gradless        {gl.__version__}" in words
+    assert "gradless        1.0" in words
     assert "cpu:0" in words
     assert "threefry2x32" in words
     assert "not here yet: gradless data mnist fetches it" in words

@@ -167,7 +167,7 @@ def test_a_module_that_cannot_be_imported_is_one_line(refusal, request, text, to
     ("name", "told"),
     [
         ("nowhere_at_all:x", "No module named 'nowhere_at_all'"),
-        ("mine.py:x", "give its name without .py"),
+        ("mine.py:x", "give its name, without folder and .py, as in mine:x"),
         (".relative:x", "cannot be imported"),
         (":x", "must name a module and what to take from it"),
         ("os:", "must name a module and what to take from it"),
