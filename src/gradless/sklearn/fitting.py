@@ -41,7 +41,7 @@ class Chains(NamedTuple):
     states: list[Any] | None = None  # None before the first step
 
 
-class Problem(NamedTuple):
+class Given(NamedTuple):
     """What the engine is given to train."""
 
     loss: Loss
@@ -200,8 +200,8 @@ def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.Random
     judge = None if validation is None else job.judge(validation, chains.units)
     progress = Progress(own.tol, course.patience, judge, bool(own.verbose), unit)
     with Troubles() as troubles:
-        problem = _problem(job, data, params, chains.seed, troubles)
-        session, chains = _session(job, problem, chains, course.steps, progress.stretch(course.steps))
+        given = _given(job, data, params, chains.seed, troubles)
+        session, chains = _session(job, given, chains, course.steps, progress.stretch(course.steps))
         session.listeners.append(troubles)
         first = session.t
         outcome = run_session(session, course.steps, progress)
@@ -215,16 +215,16 @@ def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.Random
     return Fitted(replace(outcome, loss=unit * outcome.loss), session.t - first, rows, chains, progress.scores)
 
 
-def _problem(job: Job, data: dict[str, Any], start: Params | None, seed: int, troubles: Troubles) -> Problem:
+def _given(job: Job, data: dict[str, Any], start: Params | None, seed: int, troubles: Troubles) -> Given:
     """Return what is to be trained, from `start` or from nets that the chains draw."""
     draw = partial(first_params, job.net, str(data["x"].dtype))
     loss, host = job.loss(draw(jax.random.key(seed)) if start is None else start, data)
-    return Problem(loss, draw if start is None else start, data if host is None else troubles.follow(host, data))
+    return Given(loss, draw if start is None else start, data if host is None else troubles.follow(host, data))
 
 
-def _session(job: Job, problem: Problem, chains: Chains, steps: int, stretch: int) -> tuple[Session, Chains]:
+def _session(job: Job, given: Given, chains: Chains, steps: int, stretch: int) -> tuple[Session, Chains]:
     """Return a session that has begun, or goes on, and the chains with their sigma_0."""
-    own, (loss, begin, data) = job.estimator, problem
+    own, (loss, begin, data) = job.estimator, given
     batches = FullBatch() if job.batch_size is None else Minibatch(min(job.batch_size, len(data["x"])))
     plan = Plan(
         steps=chains.t + steps,
@@ -238,7 +238,7 @@ def _session(job: Job, problem: Problem, chains: Chains, steps: int, stretch: in
         stop_when_frozen=True,
     )
     if np.isnan(chains.sigma):
-        sigma = _tuned(job, chains.units, problem, plan) if own.sigma == "auto" else own.sigma
+        sigma = _tuned(job, chains.units, given, plan) if own.sigma == "auto" else own.sigma
         chains = chains._replace(sigma=float(sigma))
     session = prepare(job.algorithm(chains.sigma, chains.units), loss, begin, plan, data=data)
     session.report = lambda words: None  # a frozen chain has come as far as it can, and ends
@@ -249,13 +249,13 @@ def _session(job: Job, problem: Problem, chains: Chains, steps: int, stretch: in
     return session, chains
 
 
-def _tuned(job: Job, units: Units | None, problem: Problem, plan: Plan) -> float:
+def _tuned(job: Job, units: Units | None, given: Given, plan: Plan) -> float:
     least, most = TRIAL_STEPS
     tuning = tune_sigma(
         job.algorithm(1.0, units),
-        problem.loss,
-        problem.begin,
-        data=problem.data,
+        given.loss,
+        given.begin,
+        data=given.data,
         steps=max(least, min(plan.steps // 20, most)),
         batches=plan.batches,
         seed=plan.seed,
