@@ -57,26 +57,28 @@ def fingerprint(program: ClosedJaxpr) -> str:
     return digest.hexdigest()
 
 
-def identity(value: Any) -> str:
+def identity(value: Any, within: tuple[Any, ...] = ()) -> str:
     """What tells a Python function, or a value that it holds, from all others that are alive.
 
     A function written inside of a loss is another object at each tracing; its code and what it has from outside stay.
+
+    within: the functions that hold it; they may hold each other, as those that call each other do.
     """
     if isinstance(value, int | float | complex | str | bytes | None):
         return repr(value)
     if isinstance(value, functools.partial):
-        return f"{identity(value.func)} {identity(value.args)} {identity(tuple(value.keywords.items()))}"
+        return identity((value.func, value.args, *value.keywords.items()), within)
     if isinstance(value, tuple):
-        return f"({', '.join(map(identity, value))})"
+        return f"({', '.join(identity(one, within) for one in value)})"
     if isinstance(value, types.MethodType):
-        return f"{identity(value.__func__)} {identity(value.__self__)}"
+        return identity((value.__func__, value.__self__), within)
     if not isinstance(value, types.FunctionType):
         return str(id(value))
-    cells = tuple(cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType())
-    is_itself = [cell is value for cell in cells]  # a function that calls itself
-    held = tuple(cell for cell, is_own in zip(cells, is_itself, strict=True) if not is_own)
-    defaults = (value.__defaults__ or (), tuple((value.__kwdefaults__ or {}).items()))
-    return f"{id(value.__code__)} {identity(held)} {identity(defaults)}"
+    if value in within:
+        return f"the function {within.index(value)} around it"
+    held = tuple(cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType())
+    defaults = (value.__defaults__, tuple((value.__kwdefaults__ or {}).items()))
+    return f"{id(value.__code__)} {identity((held, defaults), (*within, value))}"
 
 
 def _programs(program: ClosedJaxpr | Jaxpr) -> Iterator[tuple[Jaxpr, Sequence[Array]]]:

@@ -147,4 +147,11 @@ def test_programs_that_call_back_are_told_apart_by_what_is_called():
     def counts_down(x):
         return counts_down(x - 1) if np.sum(x) > 0 else np.float32(0)
 
+    def even(x):
+        return odd(x - 1) if np.sum(x) > 0 else np.float32(0)
+
+    def odd(x):
+        return even(x - 1) if np.sum(x) > 0 else np.float32(1)
+
     assert of(counts_down) == of(counts_down)
+    assert of(even) == of(even) != of(odd)
