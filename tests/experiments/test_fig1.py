@@ -8,6 +8,8 @@ import pytest
 from gradless.experiments import fig1
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
 from gradless.experiments.curves import name_curves
+from gradless.experiments.fig1.judging import plateau
+from gradless.experiments.fig1.running import train_points
 from gradless.experiments.tables import read_table, write_table
 from gradless.experiments.workshop import Run, Workshop
 from gradless.plots import new_figure
@@ -100,7 +102,7 @@ def test_points_are_kept_in_order(tmp_path):
         def train(self, name, *args, **plan):
             return Run(tmp_path, {"step": np.array([0, 9]), "accuracy": np.array([0.2, np.nan])}, {}, {})
 
-    fig1.train_points(tmp_path, scale, Short(tmp_path, print), "mc", (1e-5,))
+    train_points(tmp_path, scale, Short(tmp_path, print), "mc", (1e-5,))
     rows = read_table(tmp_path / "sweep.csv")
     assert rows == sorted(rows, key=lambda row: (row["algorithm"], row["setting"]))
     assert {"algorithm": "mc", "setting": 1e-5, "epochs": 0, "accuracy": 0.2} in rows  # where it was last a number
@@ -156,10 +158,10 @@ def test_a_small_scale_or_a_missing_part_decides_nothing(tmp_path):
 def test_width_of_a_plateau():
     settings = np.array([0.1, 1.0, 10.0])
     # 90% of the maximum is 0.9: crossed half-way between 0.8 and 1.0 on both sides of a peak, one decade apart.
-    assert fig1.plateau(settings, np.array([0.8, 1.0, 0.8])) == (pytest.approx(1.0), False)
+    assert plateau(settings, np.array([0.8, 1.0, 0.8])) == (pytest.approx(1.0), False)
     # The sweep ends before the plateau does, at one end or at the other: what was swept is its least width.
-    assert fig1.plateau(settings, np.array([1.0, 1.0, 0.8])) == (pytest.approx(1.5), True)
-    assert fig1.plateau(settings, np.array([0.8, 1.0, 0.95])) == (pytest.approx(1.5), True)
+    assert plateau(settings, np.array([1.0, 1.0, 0.8])) == (pytest.approx(1.5), True)
+    assert plateau(settings, np.array([0.8, 1.0, 0.95])) == (pytest.approx(1.5), True)
 
 
 CUT, WHOLE = [0.1, 0.3, 0.95, 0.94, 0.94, 0.94, 0.94], [0.1, 0.3, 0.95, 0.5, 0.1, 0.1, 0.1]

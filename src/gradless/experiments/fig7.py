@@ -19,7 +19,9 @@ from gradless.experiments.curves import (
     records,
     train_curve,
 )
-from gradless.experiments.fig1 import INIT, stand_in, train_curves
+from gradless.experiments.fig1.running import train_curves
+from gradless.experiments.fig1.settings import INIT, stand_in
+from gradless.experiments.fig1.settings import Scale as Curves
 from gradless.experiments.tables import column, read_table
 from gradless.experiments.workshop import Workshop
 from gradless.kernels import AMC
@@ -44,7 +46,7 @@ BATCHING = {  # run: label, colour, dash
 class Scale:
     """What one scale runs."""
 
-    curves: fig1.Scale  # of MC and GD, which are those of Fig. 1b
+    curves: Curves  # of MC and GD, which are those of Fig. 1b
     epochs: int  # of aMC on the full batch
     minibatch_steps: int  # 30 of 2,000 images make an epoch
     progressive_steps: int
