@@ -7,8 +7,8 @@ from pathlib import Path
 
 import gradless as gl
 from gradless.engine.batches import Batches
+from gradless.engine.disk.recording import begin_recording
 from gradless.engine.plan import Plan
-from gradless.engine.recording import begin_recording
 from gradless.engine.train import prepare
 from gradless.problems import make_problem
 from gradless.types import Algorithm

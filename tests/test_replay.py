@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from gradless.engine.stored import SELECTIONS
+from gradless.engine.disk.stored import SELECTIONS
 from gradless.records import AcceptedLog, DamagedError, RunError, list_checkpoints, load_newest, save
 from gradless.records.accepted_blocks import read_blocks
 from gradless.runs import named_parameters, standing
@@ -66,7 +66,7 @@ def test_rebuilt_parameters_are_named_as_in_the_model(case_named):
 
 def test_a_long_log_is_handed_over_in_pieces(case_named, monkeypatch):
     case = case_named("amc")
-    monkeypatch.setattr("gradless.engine.replay.MAX_ACCEPTED", 3)
+    monkeypatch.setattr("gradless.engine.disk.replay.MAX_ACCEPTED", 3)
     assert [difference for _, difference in case.rebuild(case.whole, 60, verify=True).checks] == [None, None]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gradless.asktell import AskTell
     from gradless.engine.batches import full_batch, minibatch, progressive
-    from gradless.engine.mesh import mesh
+    from gradless.engine.devices.mesh import mesh
     from gradless.engine.result import Result, Trace
     from gradless.engine.train import train
     from gradless.engine.tuning import Tuning, tune_sigma
@@ -64,7 +64,7 @@ SOURCES = {
     "amc": "kernels:AMC",
     "anneal": "kernels:Anneal",
     "full_batch": "engine.batches:full_batch",
-    "mesh": "engine.mesh:mesh",
+    "mesh": "engine.devices.mesh:mesh",
     "gradient_descent": "kernels:GradientDescent",
     "metropolis": "kernels:Metropolis",
     "minibatch": "engine.batches:minibatch",

@@ -283,7 +283,7 @@ def test_a_full_disk_is_told_once_and_the_run_goes_on(cli, monkeypatch):
 
 
 def test_a_deleted_run_directory_is_told_and_exits_with_1(cli, figures, monkeypatch):
-    from gradless.engine.recording import Recording
+    from gradless.engine.disk.recording import Recording
 
     real = Recording.chunk_done
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradless.asktell import file
 from gradless.asktell.given import as_bounds, as_loss, as_point, check_algorithm
-from gradless.engine.foresee import Branch
+from gradless.engine.ahead.foresee import Branch
 from gradless.engine.plan import check_whole
 from gradless.engine.train import chain_key
 from gradless.kernels import AMC, algorithm_from_json

@@ -74,7 +74,7 @@ def set_up(flags: dict[str, Any]) -> Any:
         _make_cpu_devices(needed)
     if wanted is None:
         return None
-    from gradless.engine.mesh import mesh
+    from gradless.engine.devices.mesh import mesh
 
     return mesh(**wanted)
 

@@ -18,10 +18,10 @@ from gradless.cli.figures import draw_figures
 from gradless.cli.flags import giving_back
 from gradless.cli.progress import follower, print_json, report_to
 from gradless.cli.tensorboard import EventFiles, goes_on_with_events
-from gradless.engine.mesh import Mesh
+from gradless.engine.devices.mesh import Mesh
+from gradless.engine.devices.processes import is_first
+from gradless.engine.disk.recording import Recording
 from gradless.engine.plan import Plan
-from gradless.engine.processes import is_first
-from gradless.engine.recording import Recording
 from gradless.engine.result import Result
 from gradless.engine.session import Session
 from gradless.problem import Problem

@@ -18,8 +18,8 @@ from gradless.cli.devices import DEVICE_OPTIONS, set_up
 from gradless.cli.errors import one_line
 from gradless.cli.follow import enable_float64, train_through
 from gradless.cli.problem_options import load_problem
+from gradless.engine.devices.processes import is_first
 from gradless.engine.plan import MAX_CHAINS, check_whole
-from gradless.engine.processes import is_first
 from gradless.records import next_run_path
 
 SWEPT = ("sigma", "epsilon", "n_s", "temperature", "learning_rate")

@@ -15,8 +15,8 @@ from gradless.cli.errors import one_line
 from gradless.cli.follow import enable_float64, train_through
 from gradless.cli.problem_options import load_problem
 from gradless.cli.tensorboard import check_tensorboard
+from gradless.engine.devices.processes import is_first
 from gradless.engine.plan import Plan
-from gradless.engine.processes import is_first
 from gradless.problem import Problem
 from gradless.records import RunDirectory, next_run_path
 from gradless.runs import tune_problem

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradless.asktell import AskTell
 from gradless.asktell.file import saveable
-from gradless.engine.recording import environment
+from gradless.engine.disk.recording import environment
 from gradless.kernels import algorithm_from_json
 from gradless.records import RunDirectory, RunError
 from gradless.types import Algorithm

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine import loop
+from gradless.engine.ahead.pace import Pace
 from gradless.engine.batches import Minibatch, Progressive, num_samples
-from gradless.engine.pace import Pace
 from gradless.engine.program import GOING, READY_TO_GROW, Carry, Program
 from gradless.engine.work import Work
 from gradless.machine import num_cores

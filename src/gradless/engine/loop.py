@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from gradless.engine.ahead.speculate import go_in_rounds, nothing_known
 from gradless.engine.batches import num_samples
 from gradless.engine.compiling import Compiled
 from gradless.engine.objective import call
@@ -30,7 +31,6 @@ from gradless.engine.program import (
     Program,
     key_batches,
 )
-from gradless.engine.speculate import go_in_rounds, nothing_known
 from gradless.engine.stepping import Way, go_one_by_one
 from gradless.faster import faster
 from gradless.kernels.select import renewed

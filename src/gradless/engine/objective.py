@@ -12,10 +12,10 @@ import numpy as np
 
 from gradless.apart import apart
 from gradless.engine.batches import num_samples
+from gradless.engine.devices.layout import Layout
+from gradless.engine.devices.shards import Shards
 from gradless.engine.flat import ByIdentity, Flattening
-from gradless.engine.layout import Layout
 from gradless.engine.packed import widened
-from gradless.engine.shards import Shards
 from gradless.faster import faster
 from gradless.signal_norm import Squares, TracedSignal, trace_signal
 from gradless.types import Evaluate, Evaluation, Params

@@ -8,8 +8,8 @@ import jax
 from jax import lax
 
 from gradless.engine.batches import FullBatch, Minibatch
+from gradless.engine.devices.layout import Layout
 from gradless.engine.flat import ByIdentity
-from gradless.engine.layout import Layout
 from gradless.engine.objective import Objective
 from gradless.types import Key, State
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from gradless.engine import loop
 from gradless.engine.chains import Chain, num_workers
+from gradless.engine.devices.processes import agree, check_in_step
 from gradless.engine.diagnosis import VANISHED_WORDS, advice, frozen_words
 from gradless.engine.flat import are_keys
-from gradless.engine.processes import agree, check_in_step
 from gradless.engine.program import AT_TARGET, DIVERGED, FROZEN, GOING, MAX_RECORDS, MAX_STEPS
 from gradless.engine.result import Result, Trace
 from gradless.engine.selection import Selection

@@ -15,19 +15,19 @@ from gradless.engine.batches import Batches, FullBatch, Progressive
 from gradless.engine.callback import Callback
 from gradless.engine.chains import Chain
 from gradless.engine.checks import check_data, check_error, check_loss, check_metrics, check_temperature
+from gradless.engine.devices.mesh import Mesh
+from gradless.engine.devices.processes import is_first
+from gradless.engine.devices.spread import check_spread, does_speculate, shards_of, spread
+from gradless.engine.disk.recording import begin_recording, check_room
 from gradless.engine.flat import ByIdentity, Flattening
-from gradless.engine.mesh import Mesh
 from gradless.engine.objective import Objective
 from gradless.engine.packed import read_as_bytes
 from gradless.engine.placing import as_device, as_host
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
-from gradless.engine.processes import is_first
 from gradless.engine.program import Program
-from gradless.engine.recording import begin_recording, check_room
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
 from gradless.engine.session import Session, is_x64, precision_of
-from gradless.engine.spread import check_spread, does_speculate, shards_of, spread
 from gradless.engine.work import Work
 from gradless.records import COLUMNS, RunDirectory
 from gradless.settings import check_switch, is_function

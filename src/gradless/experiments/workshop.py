@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gradless.engine.disk.recording import Recording
+from gradless.engine.disk.stored import check_none_lost, check_rows, checked_meta
 from gradless.engine.plan import Plan, chain_numbers
-from gradless.engine.recording import Recording
 from gradless.engine.session import Listener, Session
-from gradless.engine.stored import check_none_lost, check_rows, checked_meta
 from gradless.experiments.tables import COSTS, table_so_far, write_table
 from gradless.plots import columns
 from gradless.problems import make_problem

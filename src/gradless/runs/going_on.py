@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from gradless.engine.callback import Callback
-from gradless.engine.mesh import Mesh
+from gradless.engine.devices.mesh import Mesh
+from gradless.engine.devices.processes import is_first
+from gradless.engine.disk.recording import go_along, go_on_recording
 from gradless.engine.plan import LARGEST
-from gradless.engine.processes import is_first
-from gradless.engine.recording import go_along, go_on_recording
 from gradless.engine.result import Result
 from gradless.engine.session import Listener, Session
 from gradless.engine.train import Metrics

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 
 from gradless.engine import loop
+from gradless.engine.disk.recording import differing
+from gradless.engine.disk.replay import Replay
+from gradless.engine.disk.stored import check_same_run, checked_meta, stored_copies
 from gradless.engine.flat import which_are_trained
-from gradless.engine.recording import differing
-from gradless.engine.replay import Replay
 from gradless.engine.session import Session, precision_of
-from gradless.engine.stored import check_same_run, checked_meta, stored_copies
 from gradless.problem import Problem
 from gradless.records import AcceptedLog, Checkpoint, RunDirectory, RunError, list_checkpoints, load, load_newest
 from gradless.runs.settings import stored_algorithm, stored_plan, stored_problem

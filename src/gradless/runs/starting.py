@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
-from gradless.engine.mesh import Mesh
+from gradless.engine.devices.mesh import Mesh
+from gradless.engine.devices.processes import is_first
+from gradless.engine.disk.recording import begin_recording, check_room
 from gradless.engine.plan import Plan
-from gradless.engine.processes import is_first
-from gradless.engine.recording import begin_recording, check_room
 from gradless.engine.session import Listener, Session
 from gradless.engine.train import prepare
 from gradless.engine.tuning import Tuning, tune_sigma

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.engine.pace import Pace
-from gradless.engine.speculate import MAX_AHEAD
+from gradless.engine.ahead.pace import Pace
+from gradless.engine.ahead.speculate import MAX_AHEAD
 from gradless.models import MLP
 
 X = np.linspace(-1, 1, 24, dtype=np.float32)[:, None]

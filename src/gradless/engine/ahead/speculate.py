@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gradless.apart import apart
-from gradless.engine.layout import PROPOSALS, gathered, place_among_proposals
+from gradless.engine.devices.layout import PROPOSALS, gathered, place_among_proposals
 from gradless.engine.program import Going
 from gradless.engine.stepping import Way, stays
 from gradless.kernels.select import refresh, rejected

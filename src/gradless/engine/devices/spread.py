@@ -5,13 +5,13 @@ from typing import Any
 
 import jax
 
+from gradless.engine.ahead.pace import Pace
 from gradless.engine.batches import FullBatch, Minibatch, Progressive
-from gradless.engine.layout import Layout
-from gradless.engine.mesh import Mesh
+from gradless.engine.devices.layout import Layout
+from gradless.engine.devices.mesh import Mesh
+from gradless.engine.devices.shards import Shards, reduction_of
 from gradless.engine.objective import Objective
-from gradless.engine.pace import Pace
 from gradless.engine.plan import Plan
-from gradless.engine.shards import Shards, reduction_of
 from gradless.engine.work import Work
 
 

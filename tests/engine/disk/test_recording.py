@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import gradless as gl
+from gradless.engine.disk.recording import differing, environment, restore, snapshot
+from gradless.engine.disk.stored import SELECTIONS
 from gradless.engine.plan import Plan
-from gradless.engine.recording import differing, environment, restore, snapshot
 from gradless.engine.session import Session
-from gradless.engine.stored import SELECTIONS
 from gradless.engine.train import prepare
 from gradless.records import Checkpoint, Metrics, RunError, load_newest, tensor_file
 
@@ -115,7 +115,7 @@ def test_nothing_that_is_recorded_is_wider_than_was_looked_at(monkeypatch, tmp_p
     """The widest row and text have the names of the real ones, and no number of a chain is longer than theirs."""
     looked_at = []
     monkeypatch.setattr(Metrics, "check_row", looked_at.append)
-    monkeypatch.setattr("gradless.engine.recording.check_meta", looked_at.append)
+    monkeypatch.setattr("gradless.engine.disk.recording.check_meta", looked_at.append)
     given = {"batches": gl.progressive(2, lambda x, batch: 0.0 * quadratic(x), check_every=1), "data": np.ones(8)}
     begin = partial(gl.train, gl.metropolis(sigma=0.1), lambda x, batch: quadratic(x), np.ones(2), **given, steps=9)
     begin(chains=3, metrics=lambda x: {"error": quadratic(x)}, run=tmp_path / "run")

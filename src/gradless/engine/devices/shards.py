@@ -16,7 +16,7 @@ import numpy as np
 
 from gradless.apart import apart
 from gradless.engine.batches import num_samples
-from gradless.engine.layout import DATA, Layout, gathered
+from gradless.engine.devices.layout import DATA, Layout, gathered
 
 NUM_CHECKED = 8  # samples on which the loss is seen to be a mean or a sum
 

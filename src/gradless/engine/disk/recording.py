@@ -11,10 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.batches import Progressive
-from gradless.engine.plan import LARGEST, Plan
-from gradless.engine.program import DIVERGED, GOING
-from gradless.engine.session import Listener, Session, is_x64, precision_of
-from gradless.engine.stored import (
+from gradless.engine.disk.stored import (
     SELECTIONS,
     check_none_lost,
     check_rows,
@@ -25,6 +22,9 @@ from gradless.engine.stored import (
     checked_meta,
     stored_copies,
 )
+from gradless.engine.plan import LARGEST, Plan
+from gradless.engine.program import DIVERGED, GOING
+from gradless.engine.session import Listener, Session, is_x64, precision_of
 from gradless.kernels import algorithm_to_json
 from gradless.machine import version_of
 from gradless.records import COLUMNS, Checkpoint, Metrics, Recorder, RunDirectory, RunError, check_meta, load_newest

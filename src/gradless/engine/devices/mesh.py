@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gradless.engine.layout import Layout
+from gradless.engine.devices.layout import Layout
 from gradless.engine.plan import check_whole
 
 

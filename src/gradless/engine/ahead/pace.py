@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gradless.engine.speculate import MAX_AHEAD
+from gradless.engine.ahead.speculate import MAX_AHEAD
 
 KEPT = 12  # chunks that the estimate of cost is made from
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.engine.plan import Plan
-from gradless.engine.recording import snapshot
-from gradless.engine.stored import (
+from gradless.engine.disk.recording import snapshot
+from gradless.engine.disk.stored import (
     SELECTIONS,
     check_rows,
     check_same_problem,
@@ -16,6 +15,7 @@ from gradless.engine.stored import (
     checked_meta,
     stored_copies,
 )
+from gradless.engine.plan import Plan
 from gradless.engine.train import prepare
 from gradless.records import Checkpoint, RunError
 
