@@ -9,7 +9,7 @@ from gradless.experiments import fig1
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
 from gradless.experiments.curves import name_curves
 from gradless.experiments.fig1.judging import plateau
-from gradless.experiments.fig1.running import train_points
+from gradless.experiments.fig1.running import train_points, train_runs
 from gradless.experiments.tables import read_table, write_table
 from gradless.experiments.workshop import Run, Workshop
 from gradless.plots import new_figure
@@ -66,7 +66,10 @@ def outcomes(out, tables, scale="paper"):
 def test_smoke_makes_data_a_picture_and_verdicts_and_draws_again_from_the_files(tmp_path):
     fig1.run(tmp_path, fig1.SCALES["smoke"], Workshop(tmp_path, lambda words: None))
     assert {path.name for path in tmp_path.glob("*.csv")} == {"costs.csv", "curves.csv", "sweep.csv", "variation.csv"}
-    first, second = (row for row in read_table(tmp_path / "variation.csv"))
+    first, second = read_table(tmp_path / "variation.csv")
+    assert (
+        first["accuracy"] == [row["accuracy"] for row in read_table(tmp_path / "curves.csv") if row["run"] == "mc"][-1]
+    )
     assert first["accuracy"] != second["accuracy"]
     epochs = {(row["algorithm"], row["setting"]): row["epochs"] for row in read_table(tmp_path / "sweep.csv")}
     assert epochs.pop(("gd", 100.0)) < 100  # its gradient has vanished
@@ -92,6 +95,20 @@ def test_a_reproduction_goes_on_from_its_tables_alone(tmp_path, first_asked_for)
     assert own == {2e-3: 0.945, 4.5e-2: 0.955}  # the points of panel (b), which are not run twice
     write_table(tmp_path / "curves.csv", [row | {"is_over": int(row["run"] == "mc")} for row in GOOD["curves"]])
     assert first_asked_for(fig1, tmp_path, paper) == "mnist-gd"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 30])
+def test_runs_of_panel_c_are_as_many_as_asked_for(tmp_path, number):
+    class Counting(Workshop):
+        def train(self, name, *args, chains, **plan):
+            accuracy = np.linspace(0.1, 0.9, 2 * chains).reshape(2, chains)
+            return Run(tmp_path, {"step": np.array([0, 9]), "accuracy": accuracy}, {}, {})
+
+    write_table(tmp_path / "curves.csv", GOOD["curves"])
+    train_runs(tmp_path, replace(fig1.SCALES["paper"], runs=number), Counting(tmp_path, print))
+    rows = read_table(tmp_path / "variation.csv")
+    assert len({(row["seed"], row["chain"]) for row in rows}) == len(rows) == number
+    assert rows[0] == {"seed": 0, "chain": 0, "epochs": 100_000, "accuracy": 0.945}  # of panel (b)
 
 
 def test_points_are_kept_in_order(tmp_path):

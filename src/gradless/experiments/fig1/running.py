@@ -17,16 +17,7 @@ def run(out: Path, scale: Scale, workshop: Workshop) -> None:
     train_curves(out, scale, workshop)
     for name, settings in groups(scale):
         train_points(out, scale, workshop, name, settings)
-    for seed in range(1, scale.runs // 2 + 1):  # pairs, so that many hours of runs can be read before the last one
-        rows = table_so_far(out / "variation.csv", "seed", "chain", "epochs", "accuracy")
-        if any(row["seed"] == seed for row in rows):
-            continue
-        plan = records(scale.epochs, number=20)
-        mc = Metropolis(sigma=scale.sigma)
-        pair = workshop.train(f"mc-seed-{seed}", scale.problem, mc, chains=2, seed=seed, **plan)
-        for place, (accuracy, steps) in enumerate(_ends(pair)):
-            rows.append({"seed": seed, "chain": place, "epochs": steps, "accuracy": accuracy})
-        write_table(out / "variation.csv", rows)
+    train_runs(out, scale, workshop)
 
 
 def train_curves(out: Path, scale: Scale, workshop: Workshop) -> None:
@@ -48,8 +39,7 @@ def train_points(out: Path, scale: Scale, workshop: Workshop, name: str, setting
         return
     own, _ = sweeps(scale)[name]
     if settings == (own,) and scale.epochs == scale.sweep_epochs:
-        curves = [row for row in read_table(out / TABLE) if row["run"] == name]
-        found = [_last(column(curves, "step"), column(curves, "accuracy"))]
+        found = [_shown(out, name)]
     else:
         values = np.asarray(settings) if len(settings) > 1 else settings[0]
         algorithm = Metropolis(sigma=values) if name == "mc" else GradientDescent(learning_rate=values)
@@ -62,6 +52,33 @@ def train_points(out: Path, scale: Scale, workshop: Workshop, name: str, setting
         for setting, (accuracy, steps) in zip(settings, found, strict=True)
     ]
     write_table(out / "sweep.csv", sorted(rows, key=lambda row: (row["algorithm"], row["setting"])))
+
+
+def train_runs(out: Path, scale: Scale, workshop: Workshop) -> None:
+    """Train by MC for panel (c), with other seeds than panel (b), whose run is the first of them.
+
+    They go in pairs, each saved when it is over: there are many hours of them.
+    """
+    for seed in range(scale.runs // 2 + 1):
+        rows = table_so_far(out / "variation.csv", "seed", "chain", "epochs", "accuracy")
+        if any(row["seed"] == seed for row in rows):
+            continue
+        if seed == 0:
+            found = [_shown(out, "mc")]
+        else:
+            chains = min(2, scale.runs + 1 - 2 * seed)
+            plan = records(scale.epochs, number=20) | {"chains": chains, "seed": seed}
+            mc = Metropolis(sigma=scale.sigma)
+            found = _ends(workshop.train(f"mc-seed-{seed}", scale.problem, mc, **plan))
+        for place, (accuracy, steps) in enumerate(found):
+            rows.append({"seed": seed, "chain": place, "epochs": steps, "accuracy": accuracy})
+        write_table(out / "variation.csv", sorted(rows, key=lambda row: row["seed"]))
+
+
+def _shown(out: Path, name: str) -> tuple[float, int]:
+    """Return the last accuracy of the run that panel (b) shows, and after how many steps."""
+    curves = [row for row in read_table(out / TABLE) if row["run"] == name]
+    return _last(column(curves, "step"), column(curves, "accuracy"))
 
 
 def _ends(run: Run) -> list[tuple[float, int]]:
