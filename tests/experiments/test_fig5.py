@@ -11,10 +11,11 @@ from gradless.data import mnist
 from gradless.data.store import DataUnavailable
 from gradless.experiments import fig5
 from gradless.experiments.claims import FAIL, NOT_DECIDED, PASS
+from gradless.experiments.fig5.regimes import AROUND, steepest
+from gradless.experiments.fig5.running import save_large
+from gradless.experiments.fig5.settings import AGAIN, KINDS, LARGE, LN2
 from gradless.experiments.tables import read_table, write_table
 from gradless.experiments.workshop import Workshop
-
-LN2 = fig5.LN2
 
 
 @pytest.fixture(autouse=True)
@@ -49,11 +50,11 @@ def save_tables(
     sizes = {"shrink": shrink, "batch": 1500, "hidden": 64}
     write_table(
         out / "runs.csv",
-        [{"algorithm": k, "steps": steps_amc if k == "aMC" else steps, **sizes} for k in fig5.KINDS],
+        [{"algorithm": k, "steps": steps_amc if k == "aMC" else steps, **sizes} for k in KINDS],
     )
     again = [
         {"algorithm": name, "step": step, "loss": loss}
-        for name in fig5.AGAIN
+        for name in AGAIN
         for step, loss in ((0, 0.02), (steps_again, explosion))
     ]
     write_table(out / "from-large-gradients.csv", again)
@@ -153,7 +154,7 @@ def test_smoke_scale_runs_redraws_and_goes_on_from_its_tables(tmp_path, mnist_is
     scale = fig5.SCALES["smoke"]
     fig5.run(tmp_path, scale, Workshop(tmp_path, lambda words: None))
     rows = read_table(tmp_path / "training.csv")
-    assert {row["algorithm"] for row in rows} == set(fig5.KINDS)
+    assert {row["algorithm"] for row in rows} == set(KINDS)
     assert [row["step"] for row in rows if row["algorithm"] == "GD"] == list(range(scale.steps_gradient + 1))
     assert all(row["gradient_norm"] > 0 for row in rows if row["algorithm"] == "aMC")
     assert outcomes(tmp_path, "smoke") == [NOT_DECIDED] * 4
@@ -167,16 +168,69 @@ def test_smoke_scale_runs_redraws_and_goes_on_from_its_tables(tmp_path, mnist_is
         shutil.rmtree(tmp_path / "runs" / name)
     assert first_asked_for(fig5, tmp_path, scale) is None
     assert {path: path.read_text() for path in tables} == tables
-    again = dataclasses.replace(scale, steps_again=2)
+    again = dataclasses.replace(scale, steps_again=2, steps_large=40)
+    assert first_asked_for(fig5, tmp_path, again) is None  # aMC has never left the plateau
+    np.save(tmp_path / LARGE, np.zeros(3))
+    write_path(tmp_path, norms=[1.0] * 60, is_over=1)
     assert first_asked_for(fig5, tmp_path, again) == "GD without clipping"
-    write_table(tmp_path / "training.csv", [row | {"is_over": int(row["algorithm"] != "GD")} for row in rows])
-    assert first_asked_for(fig5, tmp_path, scale) == "GD"
-    assert first_asked_for(fig5, tmp_path, again) == "GD without clipping"  # before GD, which takes long
-    (tmp_path / fig5.END).unlink()  # it starts where aMC has ended
-    assert first_asked_for(fig5, tmp_path, again) == "aMC"
+    write_path(tmp_path, norms=[1.0] * 60, is_over=0)
+    assert first_asked_for(fig5, tmp_path, scale) == "aMC"
+    assert first_asked_for(fig5, tmp_path, again) == "GD without clipping"  # before aMC, which takes longer
+    (tmp_path / LARGE).unlink()
+    assert first_asked_for(fig5, tmp_path, again) == "aMC"  # whose stored run is gone
 
 
-def test_gradient_descent_goes_on_where_amc_has_ended(tmp_path, mnist_is_here):
+def write_path(out, norms, is_over):
+    """Write a path of aMC in place of what training.csv has of it: on the plateau at first, then off it."""
+    rows = [row for row in read_table(out / "training.csv") if row["algorithm"] != "aMC"]
+    write_table(out / "training.csv", [*path_of(norms, is_over), *rows])
+
+
+def path_of(norms, is_over=0, every=1):
+    same = {"algorithm": "aMC", "accuracy": 0.5, "acceptance": 0.5, "sigma": 1e-3, "is_over": is_over}
+    plateau = [{"loss": LN2, "gradient_norm": 1e-3}] * 5
+    rows = [*plateau, *({"loss": 0.1, "gradient_norm": norm} for norm in norms)]
+    return [{**same, "step": every * place, **row} for place, row in enumerate(rows)]
+
+
+def test_the_large_gradients_are_where_their_running_median_is_largest():
+    scale = dataclasses.replace(fig5.SCALES["smoke"], steps_large=4000, record_every=100)
+    # A hill about the 20th record off the plateau, the 25th of all, a jump elsewhere, and a higher hill beyond the
+    # 40 records that are looked at. Every window that holds the hill's 11 highest records has the same median.
+    hill = range(100 * (25 - AROUND), 100 * (25 + AROUND) + 1)
+    norms = [10 - abs(place - 20) / 4 for place in range(80)]
+    norms[5], norms[60:] = 1e6, [100.0] * 20
+    assert steepest(path_of(norms, every=100), scale) in hill
+    norms[19] = float("nan")  # it overflowed on its way
+    assert steepest(path_of(norms, every=100), scale) in hill
+    # A run that is stopped before all of that has been seen cannot say; one that has ended has no more to say.
+    seen = 40 + AROUND
+    assert steepest(path_of(norms[:seen], every=100), scale) is not None
+    assert steepest(path_of(norms[: seen - 1], every=100), scale) is None
+    assert steepest(path_of(norms[: seen - 1], is_over=1, every=100), scale) is not None
+    assert steepest(path_of([], is_over=1), scale) is None  # it never left the plateau
+
+
+def test_the_net_with_large_gradients_is_that_of_the_path(tmp_path, mnist_is_here, monkeypatch):
+    scale = dataclasses.replace(fig5.SCALES["smoke"], steps_gradient=1, steps_large=6)
+    monkeypatch.setattr("gradless.experiments.fig5.regimes.AROUND", 0)
+    # On so short a path the loss stays near ln 2: the first half of it is called the plateau.
+    half = lambda rows: np.asarray([row["step"] < 6 for row in rows])  # noqa: E731
+    monkeypatch.setattr("gradless.experiments.fig5.regimes._is_on_plateau", half)
+    fig5.run(tmp_path, scale, Workshop(tmp_path, lambda words: None))
+    told = []
+    options = {"hidden": scale.hidden, "shrink": scale.shrink, "with_norm": True}
+    assert save_large(tmp_path, scale, options, told.append)
+    rows = [row for row in read_table(tmp_path / "training.csv") if row["algorithm"] == "aMC"]
+    largest = max(rows[6:12], key=lambda row: row["gradient_norm"])
+    assert f"step {largest['step']}" in told[0]
+    begun = fig5.recurrent(**options, start=str(tmp_path / LARGE))
+    # In float32, summed in another order outside the compiled loop: some 1e-7 a term of 256 x 49, so 1e-4 is far away.
+    norm = float(begun.metrics(begun.init, jax.tree.map(lambda rows: rows[:10], begun.test))["gradient_norm"])
+    assert norm == pytest.approx(largest["gradient_norm"], rel=1e-4)
+
+
+def test_gradient_descent_goes_on_from_a_file(tmp_path, mnist_is_here):
     start = fig5.recurrent(hidden=2, shrink=7)
     x = np.linspace(-1, 1, sum(np.size(leaf) for leaf in jax.tree.leaves(start.init(jax.random.key(0)))))
     np.save(tmp_path / "x.npy", x.astype(np.float32))
