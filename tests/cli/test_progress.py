@@ -58,6 +58,23 @@ def test_the_live_line_fits_the_terminal_and_begins_with_step_share_and_time_lef
     assert (f"σ {sigma:.3g}" in line) == (width == 160)
 
 
+def test_the_best_chain_is_told_of_also_when_it_has_ended():
+    """The first chain starts at its target and ends there; the records after that have no numbers of it."""
+    lines = io.StringIO()
+    session = prepare(
+        gl.metropolis(sigma=np.array([1e-3, 2e-3])),
+        lambda x: jnp.sum(x**2),
+        lambda key, sigma: jnp.full(2, 0.1 if sigma == 1e-3 else 3.0),
+        Plan(4, gl.full_batch(), chains=(0, 1), record_every=1, target_loss=1.0),
+        metrics=lambda x: {"first": x[0]},
+    )
+    session.listeners.append(progress.PlainLines(Console(file=lines), seconds=0.0))
+    session.begin()
+    session.go()
+    assert len(session.rows) == 5
+    assert "U 0.02  first 0.1" in lines.getvalue().splitlines()[-1]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("words", [[], ["--json"], ["--quiet"]])
 def test_a_run_whose_output_cannot_be_written_goes_on(cli, monkeypatch, words):

@@ -44,6 +44,14 @@ def test_with_several_chains_it_sees_an_array_of_each(case_named, tmp_path):
     assert (seen[-1]["metrics"]["error"] == result.metrics["error"]).all()
 
 
+def test_a_chain_that_ends_earlier_keeps_the_metrics_of_its_end(case_named, tmp_path):
+    result, seen = seen_by(case_named("amc chains with a target").train, run=tmp_path / "run", record_every=1)
+    ended = np.isnan(result.trace.loss[:, -1])
+    assert ended.any()
+    assert not ended.all()
+    assert (seen[-1]["metrics"]["error"] == result.metrics["error"]).all()
+
+
 def test_a_gradient_has_neither_acceptance_nor_sigma(case_named, tmp_path):
     _, seen = seen_by(case_named("gd").train, run=tmp_path / "run")
     assert math.isnan(seen[-1]["sigma"])

@@ -63,11 +63,10 @@ class Recent:
 
 def describe(session: Session, recent: Recent) -> str:
     """Return the present numbers of a run in one line; of several chains the best."""
-    row = session.rows[-1]
     losses = [float(chain.carry.state.loss) for chain in session.chains if chain.carry is not None]
     best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else 0
     words = [f"U {losses[best]:.5g}"]
-    words += [f"{name} {np.ravel(value)[best]:.4g}" for name, value in row.items() if name not in COLUMNS]
+    words += [f"{name} {value:.4g}" for name, value in session.last_record(best).items() if name not in COLUMNS]
     chain = session.chains[best]
     if hasattr(chain.carry.state, "sigma"):  # a gradient has neither
         acceptance = recent.acceptance(best)

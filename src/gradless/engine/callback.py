@@ -32,7 +32,7 @@ def numbers(session: Session, flags: np.ndarray) -> dict[str, Any]:
     costs = [chain.cost(chain.t) for chain in session.chains]
     states = [chain.carry.state for chain in session.chains if chain.carry is not None]
     share = flags.mean(axis=1) if flags.shape[1] else np.full(len(session.chains), np.nan)
-    latest = session.rows[-1] if session.rows else {}
+    latest = [session.last_record(place) for place in range(len(session.chains))]
     return {
         "step": session.t,
         "steps": session.steps,
@@ -44,8 +44,10 @@ def numbers(session: Session, flags: np.ndarray) -> dict[str, Any]:
         "acceptance": _each(share.tolist()),
         "sigma": _each([float(getattr(state, "sigma", np.nan)) for state in states]),
         "nonfinite": _each([chain.nonfinite + int(chain.carry.nonfinite) for chain in session.chains if chain.carry]),
-        "is_frozen": bool(np.any(latest.get("is_frozen", False))),
-        "metrics": {name: _each(np.atleast_1d(latest[name]).tolist()) for name in latest if name not in COLUMNS},
+        "is_frozen": any(bool(record.get("is_frozen", False)) for record in latest),
+        "metrics": {
+            name: _each([float(record[name]) for record in latest]) for name in latest[0] if name not in COLUMNS
+        },
     }
 
 

@@ -225,6 +225,13 @@ class Session:
             has_gradient = self.chains[0].algorithm.needs_gradient
             self.report(VANISHED_WORDS if has_gradient else frozen_words(str(self.dtype)))
 
+    def last_record(self, place: int) -> dict[str, Any]:
+        """Return the last record of the chain at that place, its own numbers alone; nothing before the first."""
+        for row in reversed(self.rows):
+            if not np.isnan(np.ravel(row["epoch"])[place]):  # else it had ended by then, and others had not
+                return {name: np.ravel(value)[place if np.ndim(value) else 0] for name, value in row.items()}
+        return {}
+
     def _reason_to_stop(self) -> str | None:
         ended = [chain.status for chain in self.chains if chain.status != GOING]
         if len(ended) == len(self.chains):
