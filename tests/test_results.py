@@ -52,6 +52,19 @@ def test_the_words_about_the_plateau_of_f5_are_in_its_data():
     assert f"up and down between {late.min():.2f}% and {late.max():.2f}%" in words
 
 
+def test_the_words_about_gd_from_large_gradients_are_in_its_data():
+    rows = read_table(DOCS / "results" / "paper" / "F5" / "from-large-gradients.csv")
+    rows = [row for row in rows if row["algorithm"] == "GD without clipping"]
+    (start, first, after), later = rows[:3], [row for row in rows if row["step"] >= 100]
+    assert (start["step"], first["step"], after["step"]) == (0, 1, 2)  # the loss of a step is that before it
+    words = " ".join(PAGE.read_text().split())
+    assert f"falls from {100 * start['accuracy']:.1f}% to {100 * first['accuracy']:.1f}%" in words
+    assert f"the loss rises from {start['loss']:.2f} to {after['loss']:.2f}" in words
+    assert all(abs(row["loss"] / np.log(2) - 1) < 0.01 for row in later)
+    assert {f"with {100 * row['accuracy']:.1f}%" in words for row in later} == {True}
+    assert f"for the {rows[-1]['step']:,.0f} that it has made" in words
+
+
 def test_the_nets_shown_of_f4_are_of_the_step_that_is_judged():
     folder = DOCS / "results" / "paper" / "F4"
     of = by_algorithm(read_table(folder / "training.csv"))
