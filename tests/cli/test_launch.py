@@ -77,6 +77,20 @@ def test_when_a_process_dies_the_others_end_and_the_run_goes_on(tmp_path, victim
     assert newest(run) == step + 500
 
 
+def test_ctrl_c_at_a_terminal_comes_once_and_saves_everything(tmp_path):
+    """A terminal signals the whole process group; a second SIGINT would end a run without its last checkpoint."""
+    run = tmp_path / "run"
+    words = ["train", "rosenbrock", "--mesh", "chains=2", "--chains", "2", "--run", str(run), "--steps", str(10**8)]
+    words = [*RUN, "launch", "-n", "1", "--", *words, "--checkpoint-every", "0.5"]
+    launcher = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+    wait_until(lambda: newest(run) > 0, launcher)
+    assert os.getpgid(process(launcher.pid, 0)) != launcher.pid
+    os.killpg(launcher.pid, signal.SIGINT)
+    _, told = launcher.communicate(timeout=PATIENCE)
+    assert launcher.returncode == 130
+    assert f"stopped by SIGINT at step {newest(run):,}" in told
+
+
 def newest(run):
     folder = Path(run, "checkpoints")
     return max((int(path.stem) for path in list_checkpoints(folder)), default=-1) if folder.is_dir() else -1

@@ -27,15 +27,43 @@ def command(processes: int, command: tuple[str, ...]) -> None:
     if command[0] not in ("train", "resume"):
         raise click.UsageError(f"launch starts train or resume, got {command[0]!r}")
     address = f"127.0.0.1:{free_port()}"
-    children = []
-    for place in range(processes):
-        own = ["--coordinator", address, "--process", str(place), "--processes", str(processes)]
-        words = [sys.executable, "-m", "gradless", *command, *own]
-        children.append(
-            subprocess.Popen(words, env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ)
-        )  # fewer lines of JAX's own
-        take_cores(children[-1].pid, place, processes)
-    raise SystemExit(wait(children))
+    children: list[subprocess.Popen] = []
+    early: list[int] = []  # signals that came before all had started
+
+    def pass_on(number: int, frame: FrameType | None = None) -> None:
+        if len(children) < processes:
+            early.append(number)
+        else:
+            send(children, number)
+
+    before = {number: signal.signal(number, pass_on) for number in interrupts.ending()}
+    try:
+        for place in range(processes):
+            own = ["--coordinator", address, "--process", str(place), "--processes", str(processes)]
+            children.append(start([*command, *own]))
+            take_cores(children[-1].pid, place, processes)
+        for number in early:
+            send(children, number)
+        raise SystemExit(wait(children))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def start(words: list[str]) -> subprocess.Popen:
+    """Start gradless with these words, in a process group of its own.
+
+    A terminal signals the whole group of the launcher; with what the launcher passes on, Ctrl-C would come twice.
+    """
+    quieter = {"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ  # fewer lines of JAX's own
+    return subprocess.Popen([sys.executable, "-m", "gradless", *words], env=quieter, process_group=0)
+
+
+def send(children: list[subprocess.Popen], number: int) -> None:
+    """Send a signal to those who are still there."""
+    for child in children:
+        if child.poll() is None:
+            child.send_signal(number)
 
 
 def free_port() -> int:
@@ -53,30 +81,19 @@ def take_cores(pid: int, place: int, processes: int) -> None:
 
 
 def wait(children: list[subprocess.Popen]) -> int:
-    """Wait for all; pass signals on; once one has failed give the others time to end, then end them."""
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        for child in children:
-            if child.poll() is None:
-                child.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in interrupts.ending()}
+    """Wait for all; once one has failed give the others time to end, then end them."""
     failed_at: float | None = None
     first = 0
-    try:
-        while any(child.poll() is None for child in children):
-            codes = [child.poll() for child in children]
-            if failed_at is None and any(codes):
-                place, first = next((place, code) for place, code in enumerate(codes) if code)
-                failed_at = time.monotonic()
-                if first < 0:
-                    click.echo(f"process {place} was killed by signal {-first}; the others end", err=True)
-            if failed_at is not None and time.monotonic() - failed_at > PATIENCE:
-                pass_on(signal.SIGKILL, None)
-            time.sleep(POLL_SECONDS)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    while any(child.poll() is None for child in children):
+        codes = [child.poll() for child in children]
+        if failed_at is None and any(codes):
+            place, first = next((place, code) for place, code in enumerate(codes) if code)
+            failed_at = time.monotonic()
+            if first < 0:
+                click.echo(f"process {place} was killed by signal {-first}; the others end", err=True)
+        if failed_at is not None and time.monotonic() - failed_at > PATIENCE:
+            send(children, signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
     codes = [child.returncode for child in children]
     first = first or next((code for code in codes if code), 0)
     return 128 - first if first < 0 else first
