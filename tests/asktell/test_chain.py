@@ -1,6 +1,7 @@
 """A chain asked and told: the moves of gl.train, whatever the order of the answers."""
 
 import copy
+import json
 import math
 import pickle
 import random
@@ -14,7 +15,7 @@ import pytest
 
 import gradless as gl
 from gradless.kernels import Metropolis
-from gradless.records import DamagedError, RunError
+from gradless.records import DamagedError, RunError, tensor_file
 from gradless.settings import settings
 
 STEPS = 120
@@ -183,6 +184,18 @@ def test_evaluating_again_fails_quietly_and_happens_when_it_should():
     assert (opt.loss, opt.accepted) == (0.25, 0)
 
 
+def test_a_temperature_that_reads_a_changed_value_is_another_temperature():
+    level = 0.0
+    algorithm = gl.amc(sigma=0.1, n_s=float("inf"), temperature=lambda n: level + 0.0 * n)
+
+    def accepted():
+        return drive(gl.AskTell(X0, algorithm, seed=1), until=50).accepted
+
+    assert accepted() < 50
+    level = 1e9
+    assert accepted() == 50
+
+
 def pickled(opt):
     return pickle.loads(pickle.dumps(opt))  # noqa: S301, as joblib and others do with what they are given
 
@@ -243,6 +256,45 @@ def test_bounds_of_two_numbers_come_back_as_they_were(tmp_path):
     opt = gl.AskTell([5.0, 25.0], bounds=[(0.0, 10.0), (20.0, 30.0)])
     opt.save(tmp_path / "chain")
     np.testing.assert_array_equal(gl.AskTell.load(tmp_path / "chain").bounds, ([0.0, 20.0], [10.0, 30.0]))
+
+
+def test_as_many_points_as_can_be_asked_for_are_kept_in_a_file(tmp_path):
+    opt = gl.AskTell([1.0])
+    opt.ask()
+    opt.tell(1.0)
+    opt.ask(30_000)
+    opt.tell(2.0, opt.tickets[1])
+    again = through_a_file(opt, tmp_path)
+    assert again.tickets == opt.tickets
+    for one in (opt, again):
+        one.tell(3.0, one.tickets[0])
+    assert (again.step, again.wasted) == (opt.step, opt.wasted) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"algorithm": None},
+        {"counts": 3},
+        {"loss": "a"},
+        {"seed": "a"},
+        {"is_one": True, "counts": {}},
+        {"reevaluate_every": 0.5},
+    ],
+    ids=str,
+)
+def test_a_file_that_holds_no_chain_is_refused_in_a_line(tmp_path, change):
+    opt = gl.AskTell([1.0, 2.0])
+    opt.save(tmp_path / "chain")
+    file = tensor_file.read(tmp_path / "chain")
+    meta = json.loads(file.text["meta"]) | change
+    tensor_file.write(tmp_path / "chain", file.tensors(), file.text | {"meta": json.dumps(meta)})
+    with pytest.raises(DamagedError, match="chain cannot be read: what it holds is no chain"):
+        gl.AskTell.load(tmp_path / "chain")
+    meta = json.loads(file.text["meta"])
+    tensor_file.write(tmp_path / "chain", file.tensors() | {"best": np.ones(5)}, file.text | {"meta": json.dumps(meta)})
+    with pytest.raises(DamagedError, match="chain cannot be read: what it holds is no chain"):
+        gl.AskTell.load(tmp_path / "chain")
 
 
 def test_files_are_checked(tmp_path):

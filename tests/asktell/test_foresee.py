@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradless as gl
-from gradless.engine.ahead.foresee import draw_steps, foresee
+from gradless.asktell.foresee import draw_steps, foresee
 from gradless.types import Evaluation
 
 ALGORITHMS = [

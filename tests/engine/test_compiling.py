@@ -56,6 +56,18 @@ def test_metrics_are_those_of_now(monkeypatch):
         assert result.trace.scaled[0] == 2 * scale
 
 
+def test_a_temperature_is_that_of_now(monkeypatch):
+    hot = gl.amc(sigma=0.1, n_s=float("inf"), temperature=lambda n: SCALE + 0.0 * n)
+
+    def square(x):
+        return jnp.sum(x**2)
+
+    for scale, is_all in ((0.0, False), (1e9, True)):
+        monkeypatch.setitem(globals(), "SCALE", scale)
+        result = gl.train(hot, square, np.ones(2, np.float32), steps=50)
+        assert (result.acceptance == 1) == is_all
+
+
 def test_a_loss_is_forgotten_after_some_others(monkeypatch):
     monkeypatch.setattr("gradless.engine.compiling.MAX_PROGRAMS", 2)
 

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradless.asktell import file
+from gradless.asktell.foresee import Branch
 from gradless.asktell.given import as_bounds, as_loss, as_point, check_algorithm
-from gradless.engine.ahead.foresee import Branch
 from gradless.engine.plan import check_whole
 from gradless.engine.train import chain_key
 from gradless.kernels import AMC, algorithm_from_json
 from gradless.kernels.bounded import Bounded
+from gradless.records import DamagedError
 from gradless.types import Algorithm
 
-START, MOVE, AGAIN = "start", "move", "again"
+KINDS = START, MOVE, AGAIN = "start", "move", "again"
 COUNTS = ("after", "accepted", "nonfinite", "evaluations", "wasted")
 MOST_ROWS = 1 << 16
 
@@ -65,7 +66,7 @@ class AskTell:
         reevaluate_every: int | None = None,
     ):
         algorithm = AMC() if algorithm is None else algorithm
-        check_algorithm(algorithm)
+        traced = check_algorithm(algorithm)
         check_whole("seed", seed, least=0, most=2**63 - 1)
         if reevaluate_every is not None:
             check_whole("reevaluate_every", reevaluate_every, least=1, most=2**31 - 1)
@@ -73,7 +74,7 @@ class AskTell:
         self.algorithm, self.seed, self.reevaluate_every = algorithm, seed, reevaluate_every
         self.bounds = as_bounds(bounds, self.x)
         kernel: Any = algorithm if self.bounds is None else Bounded(algorithm, *(one.ravel() for one in self.bounds))
-        self._branch = Branch(kernel, chain_key(seed, 0), self.x.ravel())
+        self._branch = Branch(kernel, chain_key(seed, 0), self.x.ravel(), traced)
         self.loss = math.nan  # U(x), once that of x0 is told
         self.best = Point(self.x, math.nan)
         self.after = -1  # the step that was accepted last
@@ -139,7 +140,10 @@ class AskTell:
     def load(cls, path: str | Path) -> "AskTell":
         """Return the chain that `save` wrote, in this or another process."""
         tensors, meta = file.read(Path(path))
-        return cls._restored(algorithm_from_json(meta["algorithm"]), tensors, meta)
+        try:
+            return cls._restored(algorithm_from_json(meta["algorithm"]), tensors, meta)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise DamagedError(f"{path} cannot be read: what it holds is no chain ({error!r})") from None
 
     def __reduce__(self) -> Any:
         """Let copies and pickles be made of what `save` writes: JAX would bring its arrays back in float32."""
@@ -156,11 +160,11 @@ class AskTell:
             "loss": self.loss,
             "best_loss": self.best.loss,
             "counts": {name: getattr(self, name) for name in COUNTS},
-            "tickets": self.tickets,
             "is_one": self._is_one,
-            "open": sorted(self._open),
-            "told": [[*ticket, loss] for ticket, loss in sorted(self._told.items())],
         }
+        told = sorted(self._told)  # there may be tens of thousands of tickets: they are tensors too
+        tensors |= {"tickets": _rows(self.tickets), "open": _rows(sorted(self._open)), "told": _rows(told)}
+        tensors["told_losses"] = np.array([self._told[ticket] for ticket in told], np.float64)
         return tensors, meta
 
     @classmethod
@@ -170,13 +174,13 @@ class AskTell:
         x = tensors["state.x"].reshape(best.shape)
         self = cls(x, algorithm, meta["seed"], bounds=bounds, reevaluate_every=meta["reevaluate_every"])
         self._branch.stand_at(file.restored(self._branch.root, tensors))
-        self.loss = meta["loss"]
-        self.best = Point(self.x if np.array_equal(best, x) else _fixed(best.copy()), meta["best_loss"])
+        self.loss = float(meta["loss"])
+        self.best = Point(self.x if np.array_equal(best, x) else _fixed(best.copy()), float(meta["best_loss"]))
         for name in COUNTS:
-            setattr(self, name, meta["counts"][name])
-        self.tickets, self._is_one = [Ticket(*one) for one in meta["tickets"]], meta["is_one"]
-        self._open = {Ticket(*one) for one in meta["open"]}
-        self._told = {Ticket(*ticket): float(loss) for *ticket, loss in meta["told"]}
+            setattr(self, name, int(meta["counts"][name]))
+        self.tickets, self._is_one = _tickets(tensors["tickets"]), bool(meta["is_one"])
+        self._open = set(_tickets(tensors["open"]))
+        self._told = dict(zip(_tickets(tensors["told"]), tensors["told_losses"].tolist(), strict=True))
         return self
 
     def _ahead(self, k: int) -> list[Ticket]:
@@ -239,6 +243,15 @@ class AskTell:
             self.best = Point(x, loss)
         self.wasted += len(self._told)
         self._told, self._open, self.tickets = {}, set(), []
+
+
+def _rows(tickets: Sequence[Ticket]) -> np.ndarray:
+    """Return tickets as numbers, one in each row."""
+    return np.array([(after, step, KINDS.index(kind)) for after, step, kind in tickets], np.int64).reshape(-1, 3)
+
+
+def _tickets(rows: np.ndarray) -> list[Ticket]:
+    return [Ticket(after, step, KINDS[kind]) for after, step, kind in rows.tolist()]
 
 
 def _fixed(x: np.ndarray) -> np.ndarray:

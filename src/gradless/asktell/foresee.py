@@ -59,9 +59,11 @@ def _foresee(algorithm: Any, noise: Any, first: jax.Array, state: State, num: in
     return foresee(algorithm, jax.tree.map(lambda drawn: drawn[here], noise), state)
 
 
-@jax.jit
+# `traced` is what a temperature that is a function does, not which function it is: one that a user has changed since,
+# or that reads a value which has changed, is compiled again.
+@partial(jax.jit, static_argnames=("traced",))
 def _decide(
-    algorithm: Any, foreseen: Foreseen, row: jax.Array, loss: jax.Array, loss_new: jax.Array
+    algorithm: Any, foreseen: Foreseen, row: jax.Array, loss: jax.Array, loss_new: jax.Array, traced: str
 ) -> tuple[State, jax.Array]:
     here = jax.tree.map(lambda stacked: stacked[row], foreseen)
     state, info = algorithm.decide(here.noise, here.state._replace(loss=loss), here.proposal, Evaluation(loss_new))
@@ -86,9 +88,12 @@ class Branch:
     """A chain whose losses come from outside: its proposals ahead, and its decisions one by one.
 
     Everything is computed in JAX's float64 mode, so that a loss keeps all its digits whatever the precision of x.
+
+    traced: the fingerprint of the algorithm's temperature, if that is a function.
     """
 
-    def __init__(self, algorithm: Any, key: Key, x: np.ndarray):
+    def __init__(self, algorithm: Any, key: Key, x: np.ndarray, traced: str = ""):
+        self.traced = traced
         with precision_of(np.float64):
             working = jnp.promote_types(x.dtype, jnp.float32)
             self.algorithm = jax.tree.map(lambda leaf: jnp.asarray(leaf, working), algorithm)
@@ -114,7 +119,7 @@ class Branch:
         segment = self._segment(self.t)
         with precision_of(np.float64):
             row, losses = self.t - segment.begin, (np.float64(loss), np.float64(loss_new))
-            state, decision = _decide(self.algorithm, segment.foreseen, row, *losses)
+            state, decision = _decide(self.algorithm, segment.foreseen, row, *losses, self.traced)
         is_accepted = bool(decision)
         self.t += 1
         if is_accepted:

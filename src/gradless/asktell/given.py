@@ -12,8 +12,11 @@ from gradless.settings import is_function
 Bounds = tuple[np.ndarray, np.ndarray]
 
 
-def check_algorithm(algorithm: Any) -> None:
-    """Refuse what is no Metropolis kernel, or needs more of the loss than its value."""
+def check_algorithm(algorithm: Any) -> str:
+    """Refuse what is no Metropolis kernel, or needs more of the loss than its value.
+
+    Return the fingerprint of its temperature if that is a function.
+    """
     if not dataclasses.is_dataclass(algorithm) or isinstance(algorithm, type) or not hasattr(algorithm, "step"):
         raise ValueError(f"algorithm must be made by gl.amc or gl.metropolis, got {algorithm!r}")
     if not hasattr(algorithm, "decide"):
@@ -26,8 +29,7 @@ def check_algorithm(algorithm: Any) -> None:
         if any(np.ndim(leaf) for leaf in leaves):
             raise ValueError(f"{field.name} must be one number, got an array: there is one chain here")
     temperature: Any = getattr(algorithm, "temperature", None)
-    if is_function(temperature):
-        check_temperature(temperature)
+    return check_temperature(temperature) if is_function(temperature) else ""
 
 
 def as_point(x0: Any) -> np.ndarray:

@@ -26,7 +26,8 @@ def trace(name: str, function: Callable[..., Any], *args: Any) -> tuple[Any, str
     The numbers that it has from outside, such as a weight of a penalty, may be others the next time.
     """
     try:
-        program, shape = jax.make_jaxpr(function, return_shape=True)(*args)
+        # Through a function of our own: of one that it has seen before JAX remembers the tracing.
+        program, shape = jax.make_jaxpr(lambda *given: function(*given), return_shape=True)(*args)
     except NOT_TRACEABLE as error:
         raise ValueError(
             f"{name} must be written with jax.numpy so that it can be compiled; this one turns its arguments into "
