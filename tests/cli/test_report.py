@@ -43,8 +43,7 @@ def test_the_command_that_makes_a_run_again_makes_the_same_run(cli, tmp_path, wo
     program, *rest = shlex.split(again["command"])
     assert program == "gradless"
     cli(*rest, "--run", "second", "--quiet")
-    if words[0] == "train":  # of a sweep, settings that are the same at every point come back as grids of one
-        assert settings_of(tmp_path / "second") == settings_of(tmp_path / "first")
+    assert settings_of(tmp_path / "second") == settings_of(tmp_path / "first")
     rows = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("first", "second")]
     assert [json.loads(row)["loss"] for row in rows[0]] == [json.loads(row)["loss"] for row in rows[1]]
 

@@ -203,6 +203,8 @@ def test_the_large_gradients_are_where_their_running_median_is_largest():
     assert steepest(path_of(norms, every=100), scale) in hill
     norms[19] = float("nan")  # it overflowed on its way
     assert steepest(path_of(norms, every=100), scale) in hill
+    gone = [*norms[:25], *[float("nan")] * 25, *norms[50:]]  # whole windows of them
+    assert steepest(path_of(gone, every=100), scale) in hill
     # A run that is stopped before all of that has been seen cannot say; one that has ended has no more to say.
     seen = 40 + AROUND
     assert steepest(path_of(norms[:seen], every=100), scale) is not None

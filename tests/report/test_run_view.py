@@ -56,6 +56,23 @@ def test_chains(case_named):
     assert len(found["curves"]["series"][0]["chains"]) == 3
 
 
+def test_chains_go_by_their_own_numbers(tmp_path):
+    gl.train(gl.metropolis(), lambda x: x @ x, np.ones(3), steps=5, chains=[3, 7], run=tmp_path / "run")
+    assert [row[0] for row in facts(tmp_path / "run")["chains"]] == ["chain", "3", "7"]
+
+
+def test_a_gradient_that_has_vanished_is_told_as_its_summary_tells_it(tmp_path):
+    with pytest.warns(UserWarning, match="vanished"):
+        result = gl.train(
+            gl.gradient_descent(learning_rate=0.1),
+            lambda x: jnp.sum(0.0 * x),
+            np.ones(2, np.float32),
+            steps=20,
+            run=tmp_path / "run",
+        )
+    assert [note.lower() for note in facts(tmp_path / "run")["notes"]] == [f"{result.advice}.".lower()]
+
+
 def test_a_run_that_someone_holds_is_running_and_then_stopped(bowl_copy, edit_settings):
     edit_settings(bowl_copy, lambda settings: settings["plan"].update(steps=500))
     view = RunView(bowl_copy)
@@ -188,6 +205,8 @@ def test_a_data_set_that_is_not_here_is_not_fetched(bowl_copy, monkeypatch, edit
     monkeypatch.setattr("gradless.data.mnist.is_here", lambda folder: False)
     edit_settings(bowl_copy, lambda settings: settings.update(problem="mnist", options={}))
     assert "MNIST is not on this machine" in facts(bowl_copy)["no_nets"]["reason"]
+    edit_settings(bowl_copy, lambda settings: settings.update(problem="mnist_of_mine:x"))
+    assert "mnist_of_mine" in facts(bowl_copy, trust=True)["no_nets"]["reason"]
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ from gradless.engine.batches import Minibatch, Progressive, num_samples
 from gradless.engine.plan import LARGEST, Plan, chain_numbers, check_whole
 from gradless.kernels import ALGORITHMS, Anneal
 from gradless.problem import Problem
+from gradless.report.again import NUMBERS
 from gradless.runs import parse_batch
 from gradless.types import Algorithm
 
-ALGORITHM_FLAGS = ("sigma", "epsilon", "n_s", "signal_norm", "temperature", "sigma_decay", "learning_rate", "clip")
+ALGORITHM_FLAGS = (*NUMBERS, "signal_norm")
 
 
 class Duration(click.ParamType):

@@ -21,8 +21,7 @@ from gradless.cli.problem_options import load_problem
 from gradless.engine.devices.processes import is_first
 from gradless.engine.plan import MAX_CHAINS, check_whole
 from gradless.records import next_run_path
-
-SWEPT = ("sigma", "epsilon", "n_s", "temperature", "learning_rate")
+from gradless.report.again import GRIDS
 
 
 class Grid(click.ParamType):
@@ -51,7 +50,7 @@ def sweep(ctx: click.Context, **flags: Any) -> None:
     with one_line():
         mesh = set_up(flags)
         problem, options = load_problem(ctx, flags)
-        grids = {name: flags.pop(name) for name in SWEPT if flags.get(name) is not None}
+        grids = {name: flags.pop(name) for name in GRIDS if flags.get(name) is not None}
         if not grids:
             raise ValueError("nothing to sweep: give a grid, for instance --sigma 1e-4:1e-1:13")
         check_whole("runs of a sweep", math.prod(map(len, grids.values())) * flags["seeds"], least=1, most=MAX_CHAINS)
@@ -87,9 +86,9 @@ def tell(console: Console, run: str, swept: list[str], rows: list[dict[str, Any]
 command = shared.command_with_problem(
     "sweep",
     [
-        *[click.Option([f"--{name.replace('_', '-')}"], type=Grid(), help="grid to sweep") for name in SWEPT],
+        *[click.Option([f"--{name.replace('_', '-')}"], type=Grid(), help="grid to sweep") for name in GRIDS],
         click.Option(["--seeds"], type=click.IntRange(1), default=1, show_default=True, help="runs per setting"),
-        *[option for option in shared.ALGORITHM_OPTIONS if option.name not in SWEPT],
+        *[option for option in shared.ALGORITHM_OPTIONS if option.name not in GRIDS],
         *shared.LENGTH_OPTIONS,
         *[option for option in shared.RUN_OPTIONS if option.name != "chains"],
         *DEVICE_OPTIONS,

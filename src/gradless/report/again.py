@@ -6,7 +6,8 @@ from typing import Any
 from gradless.engine.plan import LARGEST
 from gradless.records import in_shell
 
-ALGORITHM_FLAGS = ("sigma", "epsilon", "n_s", "temperature", "sigma_decay", "learning_rate", "clip")
+NUMBERS = ("sigma", "epsilon", "n_s", "temperature", "sigma_decay", "learning_rate", "clip")  # settings of algorithms
+GRIDS = ("sigma", "epsilon", "n_s", "temperature", "learning_rate")  # which a sweep takes grids of, and nothing else
 PLAN_FLAGS = ("seed", "precision", "record_every", "target_loss", "target_metric", "select_every")
 
 
@@ -57,7 +58,9 @@ def _again(problem: str, settings: dict[str, Any]) -> str | None:
     words += _flags(_table(settings.get("options")))
     flags: dict[str, Any] = {"algorithm": algorithm.get("name")}
     num_points = 1  # of the grid of a sweep
-    for name in ALGORITHM_FLAGS:
+    for name in NUMBERS:
+        if swept and name in GRIDS and name not in swept:
+            continue
         value = algorithm.get(name)
         if isinstance(value, str) and value != "inf":
             return None

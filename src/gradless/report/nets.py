@@ -16,6 +16,7 @@ from gradless.engine.placing import as_device
 from gradless.engine.session import precision_of
 from gradless.engine.train import starting_point
 from gradless.problem import Problem
+from gradless.problems import PROBLEMS
 from gradless.records import Checkpoint, RunError
 from gradless.report.curves import MAX_LINES, plain
 from gradless.runs import stored_problem
@@ -55,7 +56,11 @@ def _problem(path: Path, settings: dict[str, Any], trust: bool) -> Problem:
     if ":" in name and not trust:
         raise CannotShow(f"that would run the code of {name}; if you know it, give --trust")
     folder = options.get("data_dir") if isinstance(options, dict) else None
-    if name.startswith("mnist") and not mnist.is_here(folder if isinstance(folder, str) and folder else None):
+    if (
+        name in PROBLEMS
+        and name.startswith("mnist")
+        and not mnist.is_here(folder if isinstance(folder, str) and folder else None)
+    ):
         raise CannotShow("its data set MNIST is not on this machine; gradless data mnist fetches it")
     try:
         return stored_problem(path, settings, trust)

@@ -61,8 +61,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
-def chain_rows(table: curves.Table, algorithm: dict[str, Any]) -> list[list[str]]:
-    """Return a header and a row per chain, with the settings that differ among them; nothing of one chain alone."""
+def chain_rows(table: curves.Table, algorithm: dict[str, Any], stored: Any) -> list[list[str]]:
+    """Return a header and a row per chain, with the settings that differ among them; nothing of one chain alone.
+
+    stored: the chains' numbers, as the settings have them.
+    """
     number = num_chains(table)
     if number == 1:
         return []
@@ -77,7 +80,8 @@ def chain_rows(table: curves.Table, algorithm: dict[str, Any]) -> list[list[str]
         columns["acceptance"] = [short(one) for one in curves.overall_acceptance(table)]
     rows = zip(*columns.values(), strict=True)
     header = ["chain", *[name.replace("_", " ") for name in columns]]
-    return [header, *[[str(place), *row] for place, row in enumerate(rows)][:MAX_CHAINS]]
+    chains = stored if isinstance(stored, list) and len(stored) == number else range(number)
+    return [header, *[[str(chain)[:MAX_TEXT], *row] for chain, row in zip(chains, rows, strict=True)][:MAX_CHAINS]]
 
 
 def flat_rows(value: Any, name: str = "") -> list[list[str]]:

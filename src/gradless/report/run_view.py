@@ -28,7 +28,7 @@ from gradless.report.numbers import MAX_TEXT, chain_rows, flat_rows, notes_on, n
 
 SHORT = {"mc": "MC", "amc": "aMC", "gd": "GD", "adam": "Adam"}
 FRESH_SECONDS = 120  # a run of another machine that has written within this time is taken to be running
-OF_MOVES = ("acceptance", "sigma", "nonfinite", "is_frozen")
+OF_MOVES = ("acceptance", "sigma", "nonfinite")
 
 
 class RunView:
@@ -80,7 +80,7 @@ class RunView:
             "notes": [*verdict.advice(table, _algorithm(settings), goals, state), *notes, *notes_on(table)],
             "numbers": numbers(table),
             "curves": curves(table),
-            "chains": chain_rows(table, _algorithm(settings)),
+            "chains": chain_rows(table, _algorithm(settings), _dict(settings.get("plan")).get("chains")),
             **self._nets,
             "settings": flat_rows(settings),
             "environment": flat_rows(self._environment()),

@@ -34,5 +34,7 @@ def steepest(rows: list[dict[str, Any]], scale: Scale) -> int | None:
     if left == 0 or (last + AROUND > len(rows) and not rows[-1]["is_over"]):
         return None
     norms = column(rows, "gradient_norm")
-    medians = [np.nanmedian(norms[max(left, i - AROUND) : i + AROUND + 1]) for i in range(left, min(last, len(rows)))]
+    windows = [norms[max(left, i - AROUND) : i + AROUND + 1] for i in range(left, min(last, len(rows)))]
+    # Where all gradients of a window overflowed, nothing is known of how large they are.
+    medians = [-np.inf if np.isnan(window).all() else np.nanmedian(window) for window in windows]
     return int(rows[left + int(np.argmax(medians))]["step"]) if medians else None
