@@ -12,6 +12,7 @@ from sklearn.metrics import log_loss, mean_squared_error, zero_one_loss
 from sklearn.preprocessing import StandardScaler
 
 import gradless as gl
+from gradless.engine import loop
 from gradless.sklearn import MCClassifier, MCRegressor
 
 
@@ -61,12 +62,29 @@ def test_the_same_random_state_gives_the_same_net(classifier, classified, same_n
     assert not same_net(classifier(random_state=None).fit(*classified), classifier(random_state=None).fit(*classified))
 
 
-@pytest.mark.parametrize("batch_size", ["full", 10])
-def test_weights_are_repetitions_and_order_is_nothing(regressor, measured, same_net, batch_size):
+def test_minibatches_are_drawn_from_rows_as_often_as_they_are_given(regressor, measured, same_net):
+    x, y = measured
+    repeated = np.repeat(np.arange(60), np.arange(60) % 3)
+    small = {"batch_size": 10, "max_iter": 100}
+    as_given = regressor(**small).fit(x[repeated], y[repeated])
+    shuffled = np.random.default_rng(0).permutation(repeated)
+    assert same_net(as_given, regressor(**small).fit(x[shuffled], y[shuffled]))
+    once = np.unique(repeated)
+    assert not same_net(as_given, regressor(**small).fit(x[once], y[once]))
+    weight = np.arange(60) % 3 + 1
+    weighted = regressor(**small).fit(x, y, sample_weight=weight)
+    assert same_net(weighted, regressor(**small).fit(x[::-1], y[::-1], sample_weight=weight[::-1]))
+    assert not same_net(weighted, regressor(**small).fit(x, y))
+    with pytest.raises(ValueError, match="batch_size must be at least 2 with sample weights, got 1"):
+        regressor(batch_size=1).fit(x, y, sample_weight=weight)
+    regressor(batch_size=1, max_iter=5).fit(x, y, sample_weight=np.full(60, 2.0))  # which are no weights
+
+
+def test_weights_are_repetitions_and_order_is_nothing(regressor, measured, same_net):
     x, y = measured
     weight = np.arange(60) % 3
     repeated = np.random.default_rng(0).permutation(np.repeat(np.arange(60), weight))
-    small = {"batch_size": batch_size, "max_iter": 100}
+    small = {"max_iter": 100}
     weighted = regressor(**small).fit(x, y, sample_weight=weight)
     assert same_net(weighted, regressor(**small).fit(x[repeated], y[repeated]))
     kept = weight > 0
@@ -441,3 +459,24 @@ def test_tiny_and_huge_targets_are_learnt_as_others_are(loss, unit):
     np.testing.assert_allclose(scaled.loss_curve_ / unit**power, plain.loss_curve_, rtol=1e-12)
     np.testing.assert_allclose(scaled.predict(x) / unit, plain.predict(x), rtol=1e-6)
     assert plain.loss_ < plain.loss_curve_[0]
+
+
+def test_a_temperature_that_is_a_function_is_in_the_targets_unit_and_compiled_once():
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    given = {"hidden_layer_sizes": 4, "max_iter": 30, "n_iter_no_change": np.inf, "random_state": 0}
+
+    def fitted(temperature, unit):
+        return MCRegressor(**given, temperature=temperature).fit(x, unit * x[:, 0].astype(float))
+
+    plain = fitted(lambda n: 1e-3 / (n + 1.0), 1.0)
+    scaled = fitted(lambda n: 64 * 1e-3 / (n + 1.0), 8.0)
+    np.testing.assert_array_equal(scaled.acceptance_curve_, plain.acceptance_curve_)
+
+    def falling(n):
+        return 1e-3 / (n + 1.0)
+
+    fitted(falling, 1.0)
+    before = sum(program._cache_size() for program in loop.advance.kept.values())
+    fitted(falling, 3.0)  # another unit, which is data of the program
+    fitted(falling, 3.0)
+    assert sum(program._cache_size() for program in loop.advance.kept.values()) == before

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from gradless.engine.checks import check_temperature
-from gradless.settings import is_function
 
 Bounds = tuple[np.ndarray, np.ndarray]
 
@@ -29,7 +28,7 @@ def check_algorithm(algorithm: Any) -> str:
         if any(np.ndim(leaf) for leaf in leaves):
             raise ValueError(f"{field.name} must be one number, got an array: there is one chain here")
     temperature: Any = getattr(algorithm, "temperature", None)
-    return check_temperature(temperature) if is_function(temperature) else ""
+    return check_temperature(temperature) if callable(temperature) else ""
 
 
 def as_point(x0: Any) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from gradless.engine.flat import Flattening
 from gradless.engine.objective import call
 from gradless.jaxprs import fingerprint
+from gradless.settings import is_function
 from gradless.types import Loss
 
 NOT_TRACEABLE = (
@@ -58,8 +59,17 @@ def check_error(error: Callable[..., Any], flattening: Flattening, data: Any) ->
 
 
 def check_temperature(temperature: Callable[..., Any]) -> str:
-    """Refuse a function of the step that does not give one number; return its fingerprint."""
-    value, traced = trace("temperature", temperature, jax.ShapeDtypeStruct((), jnp.int32))
+    """Refuse a function of the step that does not give one number; return its fingerprint.
+
+    The numbers that a schedule such as `gl.anneal` holds are no part of that: they are data of the compiled program.
+    """
+    held, structure = jax.tree.flatten(temperature)
+    numbers = [] if is_function(temperature) else [jax.ShapeDtypeStruct((), jnp.float32)] * len(held)
+
+    def look(numbers: list[Any], n: jax.Array) -> Any:
+        return (jax.tree.unflatten(structure, numbers) if numbers else temperature)(n)
+
+    value, traced = trace("temperature", look, numbers, jax.ShapeDtypeStruct((), jnp.int32))
     _check_number("temperature", value)
     return traced
 

@@ -200,7 +200,7 @@ def _checked(
     if isinstance(plan.batches, Progressive):
         traced.append(check_error(plan.batches.error, flattening, data))
     temperature: Any = getattr(algorithm, "temperature", None)
-    if is_function(temperature):
+    if callable(temperature):
         traced.append(check_temperature(temperature))
     names, traced_metrics = check_metrics(metrics, flattening, test)
     _check_names(names)

@@ -1,5 +1,6 @@
 """A fit as a run of the engine: from an estimator's parameters and samples to a session, and back to a net."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,12 +19,13 @@ from gradless.engine.tuning import tune_sigma
 from gradless.kernels.amc import AMC
 from gradless.kernels.annealing import Anneal
 from gradless.models.mlp import MLP, Params
+from gradless.settings import Number, setting, settings
 from gradless.sklearn import losses
 from gradless.sklearn.hosted import HostMetric, Troubles, host_metric
 from gradless.sklearn.losses import MULTICLASS, REGRESSION
 from gradless.sklearn.nets import first_params, in_other_units, outputs_for
 from gradless.sklearn.progress import Judge, Outcome, Progress, row_of, run_session
-from gradless.sklearn.samples import Samples, Units, as_data, filled, merged, units_of
+from gradless.sklearn.samples import Samples, Units, as_data, filled, merged, ordered, units_of
 from gradless.types import Loss
 
 RECORDS = 5  # of the curves, from one look at the progress to the next
@@ -86,12 +88,21 @@ class Job:
         """Return the size of minibatches, None for all the data at once."""
         return None if self.estimator.batch_size == "full" else int(self.estimator.batch_size)
 
-    def distinct(self, samples: Samples) -> Samples:
-        """Return the samples without repetitions, unless the loss is a function that could not be told of them."""
-        if not callable(self.estimator.loss) or losses.takes_weights(self.estimator.loss):
+    def arranged(self, samples: Samples) -> Samples:
+        """Return the samples in order, and on the full batch without repetitions.
+
+        A function as the loss that could not be told of weights gets them as they are.
+        """
+        if callable(self.estimator.loss) and not losses.takes_weights(self.estimator.loss):
+            if samples.weight is not None:
+                raise ValueError("loss must have an argument sample_weight when sample weights are given, it has none")
+            return samples
+        if self.batch_size is None:
             return merged(samples)
-        if samples.weight is not None:
-            raise ValueError("loss must have an argument sample_weight when sample weights are given, it has none")
+        samples = ordered(samples)
+        if self.batch_size == 1 and samples.weight is not None:
+            words = "on a single sample a weight decides nothing; repeat samples instead"
+            raise ValueError(f"batch_size must be at least 2 with sample weights, got 1: {words}")
         return samples
 
     def set_aside(self, samples: Samples, rng: np.random.RandomState) -> tuple[Samples, Samples]:
@@ -178,14 +189,26 @@ def in_unit(temperature: Any, unit: float) -> Any:
         return replace(temperature, start=temperature.start / unit, end=temperature.end / unit)
     if not callable(temperature):
         return float(temperature) / unit
-    return temperature if unit == 1 else lambda n: temperature(n) / unit
+    return temperature if unit == 1 else InUnit(temperature, unit)
+
+
+@settings
+class InUnit:
+    """A temperature that is a function, as a multiple of a unit. Another unit is no other program."""
+
+    function: Callable[[jax.Array], jax.Array] = setting(doc="the user's temperature", is_static=True)
+    unit: Number = setting(doc="what it is divided by")
+
+    def __call__(self, n: jax.Array) -> jax.Array:
+        """Return the temperature of step n."""
+        return self.function(n) / self.unit
 
 
 def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.RandomState) -> Fitted:
     """Train and return the net; with the very chains before, if there are any and they can go on."""
     own, seed = job.estimator, int(rng.randint(np.iinfo(np.int32).max))
     training, validation = job.set_aside(samples, rng) if course.sets_aside else (samples, None)
-    samples = job.distinct(training)
+    samples = job.arranged(training)
     chains = course.chains
     if chains is None or not job.can_go_on(chains, samples):
         chains = job.new_chains(samples, seed)

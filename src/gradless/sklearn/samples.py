@@ -1,8 +1,9 @@
-"""The training samples as the chain sees them: each different row once, in a fixed order, with its weight.
+"""The training samples as the chain sees them, in a fixed order: each different row once, with its weight.
 
 A chain at zero temperature compares losses to the last digit, and one changed decision changes all that follow. So that
 a sample of weight 3 and a sample given three times lead to the same net, both become one row of weight 3 before all
-else. The order of the samples then plays no part either.
+else. The order of the samples then plays no part either. Minibatches are drawn from the rows as often as they are
+given: of one row of weight 3 a minibatch would see too little, or nothing where it is the only row in it.
 """
 
 from dataclasses import dataclass
@@ -49,16 +50,34 @@ class Units(NamedTuple):
 
 def merged(samples: Samples) -> Samples:
     """Return each different pair of input and target once, sorted, its weights added up; weight 0 is left out."""
-    weight = np.ones(len(samples)) if samples.weight is None else samples.weight
-    kept = samples.take(weight > 0)
-    weight = weight[weight > 0]
-    # Bytes sort and compare quickly; adding 0 turns -0 into 0, which is the same number in other bytes.
-    columns = [(part + 0).reshape(len(kept), -1).view(np.uint8) for part in (kept.y, kept.x)]
-    rows = np.ascontiguousarray(np.concatenate(columns, axis=1))
-    _, first, place = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    kept, weight = _with_weight(samples)
+    _, first, place = np.unique(_as_bytes(kept.y, kept.x), return_index=True, return_inverse=True)
     total = np.bincount(place, weights=weight, minlength=len(first))
-    are_equal = bool((total == total[0]).all())
-    return Samples(kept.x[first], kept.y[first], None if are_equal else total)
+    return Samples(kept.x[first], kept.y[first], _unless_equal(total))
+
+
+def ordered(samples: Samples) -> Samples:
+    """Return the samples sorted, each as often as it was given; weight 0 is left out."""
+    kept, weight = _with_weight(samples)
+    order = np.argsort(_as_bytes(kept.y, kept.x, weight[:, None]), kind="stable")
+    return Samples(kept.x[order], kept.y[order], _unless_equal(weight[order]))
+
+
+def _with_weight(samples: Samples) -> tuple[Samples, np.ndarray]:
+    """Return the samples of some weight, and the weights."""
+    weight = np.ones(len(samples)) if samples.weight is None else samples.weight
+    return samples.take(weight > 0), weight[weight > 0]
+
+
+def _as_bytes(*parts: np.ndarray) -> np.ndarray:
+    """Return rows as bytes, which sort and compare quickly; adding 0 turns -0 into 0, which has other bytes."""
+    columns = [(part + 0).reshape(len(part), -1).view(np.uint8) for part in parts]
+    rows = np.ascontiguousarray(np.concatenate(columns, axis=1))
+    return rows.view(f"V{rows.shape[1]}").ravel()
+
+
+def _unless_equal(weight: np.ndarray) -> np.ndarray | None:
+    return None if bool((weight == weight[0]).all()) else weight
 
 
 def filled(samples: Samples) -> Samples:
