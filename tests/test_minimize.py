@@ -178,15 +178,34 @@ def test_an_error_in_fun_comes_out_as_it_is():
     assert caught.traceback[-1].name == "broken"
 
 
+class Counted:
+    """rosen, and how often it was called."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return rosen(x)
+
+
 @pytest.mark.parametrize("ahead", [2, 7])
 def test_evaluations_ahead_do_not_change_the_chain(ahead):
     one = gl.minimize(rosen, START, maxfev=150, **SETTINGS)
     with ThreadPoolExecutor(2) as threads:
         for workers in (threads, threads.map):
-            many = gl.minimize(rosen, START, maxfev=150, workers=workers, ahead=ahead, **SETTINGS)
+            counted = Counted()
+            many = gl.minimize(counted, START, maxfev=150, workers=workers, ahead=ahead, **SETTINGS)
             assert same_chain(one, many)
-            assert many.nfev == 150 + many.wasted
             assert many.wasted > 0
+            assert 150 <= counted.calls <= many.nfev == 150 + many.wasted  # some were thrown away before their turn
+
+
+@pytest.mark.parametrize("workers", [1, map])
+def test_one_worker_evaluates_nothing_in_vain(workers):
+    counted = Counted()
+    result = gl.minimize(counted, START, maxfev=50, workers=workers, ahead=8, **SETTINGS)
+    assert (counted.calls, result.nfev, result.wasted) == (50, 50, 0)
 
 
 def test_an_error_in_a_proposal_that_is_thrown_away_is_not_raised():

@@ -64,7 +64,8 @@ def minimize(
     callback: `callback(intermediate_result)` or `callback(x)` after each step; StopIteration in it ends the run.
     workers: how many processes evaluate at once, or an executor, or a map such as `pool.map`. They evaluate the next
         proposals ahead, as if each were rejected: the chain and its result are those of one worker.
-    ahead: how many at once; by default the number of workers, or of the machine's cores where that is not known.
+    ahead: how many at once; by default the number of workers, or of the machine's cores where that is not known. One
+        worker evaluates one after the other, and nothing in vain.
     reevaluate_every: for noisy functions, see `gl.AskTell`.
 
     The result has x and fun (the best point; at zero temperature the last), nfev (all evaluations begun), wasted (those
@@ -83,8 +84,9 @@ def minimize(
     if not callable(fun):
         raise ValueError(f"fun must be a function, got {fun!r}")
     search = Search(chain, maxfev, maxiter, target, xtol, _callback(callback))
-    with evaluating(Call(fun, args if isinstance(args, tuple) else (args,)), workers) as (evaluate, num):
-        search.go(evaluate, ahead or num)
+    call = Call(fun, args if isinstance(args, tuple) else (args,))
+    with evaluating(call, workers, ahead) as (evaluate, num):
+        search.go(evaluate, num)
     return search.result()
 
 

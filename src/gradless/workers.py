@@ -38,19 +38,22 @@ class Call:
 
 
 @contextlib.contextmanager
-def evaluating(call: Call, workers: Any) -> Iterator[tuple[Evaluate, int]]:
-    """Give a function that evaluates points, and how many it evaluates at a time.
+def evaluating(call: Call, workers: Any, ahead: int | None = None) -> Iterator[tuple[Evaluate, int]]:
+    """Give a function that evaluates points, and how many to give it at a time.
 
     workers: a number of processes; an executor or pool with `map`; or a function such as `pool.map`.
+    ahead: how many at a time, if the user has said; one worker has nothing to do with more than one.
     """
+    if workers is map:  # Python's own, which is one worker
+        workers = 1
     if isinstance(workers, int | np.integer) and not isinstance(workers, bool) and workers >= 1:
         if workers == 1:
             yield (lambda points: map(call, points)), 1
         else:
             with processes(call, int(workers)) as evaluate:
-                yield evaluate, int(workers)
+                yield evaluate, ahead or int(workers)
     elif callable(their_map := getattr(workers, "map", workers)):
-        yield (lambda points: their_map(call, list(points))), num_cores()
+        yield (lambda points: their_map(call, list(points))), ahead or num_cores()
     else:
         raise ValueError(f"workers must be a whole number of at least 1, or have a map, got {workers!r}")
 

@@ -103,6 +103,16 @@ def test_more_steps_are_remembered_and_fewer_lose_nothing(cli, sim):
     assert Path("run/best.txt").read_text() == best
 
 
+def test_a_link_planted_in_a_copied_run_leads_no_write_out_of_it(cli, sim, tmp_path):
+    cli("optimize", "--command", sim(), *CHAIN, "--steps", 2, "--run", "run", "--quiet")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    Path("run/.work").symlink_to(outside)
+    told = cli("optimize", "--resume", "--trust", "--run", "run", "--steps", 4, code=2).output
+    assert ".work is a link to another folder: remove it" in told
+    assert list(outside.iterdir()) == []
+
+
 def test_a_limit_given_later_takes_the_place_of_the_default_steps(cli, sim, monkeypatch):
     monkeypatch.setattr("gradless.cli.optimize.STEPS", 5)
     assert "5 (all steps done)" in cli("optimize", "--command", sim(), *CHAIN, "--run", "run").output

@@ -77,6 +77,8 @@ def test_records_stay_where_they_were_when_the_target_grows():
         ({"time_budget": float("nan")}, "time_budget must be positive, got nan"),
         ({"checkpoint_every": 0.0}, "checkpoint_every must be positive"),
         ({"target_loss": [0.1, 0.2]}, r"target_loss must be one number, got shape \(2,\)"),
+        ({"checkpoint_every": None}, "checkpoint_every must be positive, got None"),
+        ({"select_fraction": None}, "select_fraction must be above 0 and at most 0.5, got None"),
         ({"select_fraction": 5}, "select_fraction must be above 0 and at most 0.5, got 5"),
         ({"stop_when_frozen": "no"}, "stop_when_frozen must be True or False, got 'no'"),
         ({"stop_when_frozen": 1}, "stop_when_frozen must be True or False, got 1"),

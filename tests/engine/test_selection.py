@@ -134,15 +134,17 @@ def test_a_copied_chain_is_not_judged_against_the_loss_of_the_other_chain_s_batc
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"every": 0}, "select_every must be a whole number of at least 1, got 0"),
-        ({"every": 2.0}, "select_every must be a whole number of at least 1, got 2.0"),
-        ({"every": 5, "fraction": 0.0}, "select_fraction must be above 0 and at most 0.5, got 0.0"),
-        ({"every": 5, "fraction": 0.6}, "select_fraction must be above 0 and at most 0.5, got 0.6"),
+        ({"select_every": 0}, "select_every must be a whole number from 1 to"),
+        ({"select_every": 2.0}, "select_every must be a whole number from 1 to .* got 2.0"),
+        ({"select_every": "5"}, "select_every must be a whole number from 1 to .* got '5'"),
+        ({"select_every": 5, "select_fraction": 0.0}, "select_fraction must be above 0 and at most 0.5, got 0.0"),
+        ({"select_every": 5, "select_fraction": 0.6}, "select_fraction must be above 0 and at most 0.5, got 0.6"),
+        ({"select_every": 5, "select_fraction": None}, "select_fraction must be above 0 and at most 0.5, got None"),
     ],
 )
 def test_a_wrong_selection_is_refused(values, message):
     with pytest.raises(ValueError, match=message):
-        Selection(**values)
+        Plan(steps=10, chains=(0, 1), **values)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,8 @@ class Optimization:
 
     def go(self) -> None:
         """Run to the end, and leave no program behind, whatever ends it."""
+        if self._work.is_symlink():  # rmtree leaves it, and what the program is given would be written there
+            raise RunError(f"{self._work} is a link to another folder: remove it")
         shutil.rmtree(self._work, ignore_errors=True)
         try:
             self._advance()

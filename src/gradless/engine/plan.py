@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ NUMBERS = {
     "target_loss": A_NUMBER,
     "select_fraction": HALF_AT_MOST,
 }
+MAY_BE_NONE = ("time_budget", "target_loss")  # which then are no limits
 MAX_SPECULATE = MAX_CHAINS = 1 << 16
 LARGEST = int(np.iinfo(np.int32).max) - 1  # steps are counted in 32 bits inside the loop
 
@@ -58,12 +59,15 @@ class Plan:
         if self.precision not in (None, "float32", "float64"):
             raise ValueError(f'precision must be "float32" or "float64", got {self.precision!r}')
         for name, rule in NUMBERS.items():
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, check_one(name, getattr(self, name), rule))
+            value = getattr(self, name)
+            if value is not None or name not in MAY_BE_NONE:
+                object.__setattr__(self, name, check_one(name, value, rule))
         check_switch("stop_when_frozen", self.stop_when_frozen)
         if self.speculate not in (None, "auto"):
             check_whole('speculate (or "auto")', self.speculate, least=1, most=MAX_SPECULATE)
         check_whole("shards", self.shards, least=1, most=LARGEST)
+        if self.select_every is not None:
+            check_whole("select_every", self.select_every, least=1, most=LARGEST)
         if self.select_every is not None and len(self.chains) < 2:
             raise ValueError("select_every needs at least 2 chains: it copies the best ones over the worst")
         if self.target_metric is not None:
@@ -71,7 +75,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values."""
-        return asdict(self) | {"chains": list(self.chains), "batches": _batches_to_json(self.batches)}
+        table = {one.name: getattr(self, one.name) for one in fields(self)}
+        return table | {"chains": list(self.chains), "batches": _batches_to_json(self.batches)}
 
     @classmethod
     def from_json(cls, table: dict[str, Any], error: Callable[..., Any] | None = None) -> "Plan":

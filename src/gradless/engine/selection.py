@@ -6,9 +6,6 @@ import numpy as np
 
 from gradless.engine.chains import Chain
 from gradless.engine.program import GOING
-from gradless.settings import Rule, check
-
-HALF_AT_MOST = Rule("above 0 and at most 0.5", lambda v: (v > 0) & (v <= 0.5))
 
 
 @dataclass
@@ -21,11 +18,6 @@ class Selection:
     every: int
     fraction: float = 0.25
     copies: list[tuple[int, int, int]] = field(default_factory=list)  # step, and chains by number: from, to
-
-    def __post_init__(self) -> None:
-        if isinstance(self.every, bool) or not isinstance(self.every, int | np.integer) or self.every < 1:
-            raise ValueError(f"select_every must be a whole number of at least 1, got {self.every!r}")
-        check("select_fraction", self.fraction, HALF_AT_MOST)
 
     def next_step(self, t: int) -> int:
         """Return the first step after t at which chains are selected."""

@@ -1,6 +1,7 @@
 """A session's whole state as tensors and text, and back; what does not fit is refused with the reason."""
 
 import copy
+import threading
 from functools import partial
 
 import jax
@@ -209,6 +210,42 @@ def test_the_first_tensor_that_differs_is_named_and_the_loss_is_not_looked_at(tm
     assert differing(states, tensors | {"state.loss": tensors["state.loss"] + 1}) is None
     assert differing(states, {}) is not None
     assert differing(states, tensors | {"state.sigma": np.nextafter(tensors["state.sigma"], 1)}) == "sigma"
+
+
+def test_a_recording_that_cannot_begin_lets_the_run_go(tmp_path, monkeypatch):
+    """Else the process would hold its own run, and refuse to make it, to its end."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    def train(**given):
+        gl.train(ALGORITHM, quadratic, np.ones(2), steps=5, run=tmp_path / "run", **given)
+
+    with monkeypatch.context() as here:
+        here.setattr("gradless.engine.disk.recording.Recorder", full)
+        with pytest.raises(OSError, match="No space left"):
+            train()
+    train(overwrite=True)
+
+
+def test_an_error_function_that_cannot_be_copied_can_be_recorded(tmp_path):
+    class Error:
+        def __init__(self):
+            self.lock = threading.Lock()
+
+        def __call__(self, x, batch):
+            return quadratic(x)
+
+    result = gl.train(
+        ALGORITHM,
+        lambda x, batch: quadratic(x),
+        np.ones(2),
+        data=np.ones(8),
+        batches=gl.progressive(2, Error()),
+        steps=5,
+        run=tmp_path / "run",
+    )
+    assert result.steps == 5
 
 
 def test_the_environment_names_machine_and_versions():

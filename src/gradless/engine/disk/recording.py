@@ -45,7 +45,11 @@ def begin_recording(
 ) -> "Recording":
     """Make the run directory of a new session and let it follow along; `about` says what the problem is."""
     directory = RunDirectory.create(path, _settings(session, algorithm, plan, about), environment(), overwrite)
-    recording = Recording(directory, session, plan, step=0, report=report or _warn)
+    try:
+        recording = Recording(directory, session, plan, step=0, report=report or _warn)
+    except BaseException:
+        directory.close()  # else this process would hold the run to its end
+        raise
     session.listeners.insert(0, recording)  # before a callback, whose exception must not keep a chunk from the record
     return recording
 
