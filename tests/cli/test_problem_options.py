@@ -45,6 +45,12 @@ wrong_loss = gl.Problem(np.ones(3), lambda x: x @ jnp.ones((4, 4)))
 wrong_metrics = gl.Problem(np.ones(3), loss, metrics=lambda x: {"a": x.nothing})
 wrong_algorithm = gl.Problem(np.ones(3), loss, algorithms={"sgd": {}})
 wrong_setting = gl.Problem(np.ones(3), loss, algorithms={"amc": {"sigmaa": 1}})
+
+from typing import Optional
+
+def perhaps(size: int | None = None, scale: "Optional[float]" = None, sizes: tuple[int, ...] = (3,)):
+    assert (type(size), type(scale), sizes) == (int, float, (3,))
+    return sized(size, scale)
 """
 
 
@@ -68,6 +74,9 @@ def test_a_problem_and_a_function_with_options_are_found_in_the_current_folder(c
     cli("train", f"{module}:sized", *words, "--run", "two", "--steps", 3, "--quiet")
     assert options("two") == {"size": 2, "scale": 0.5, "flip": True, "name": "y", "many": 3}
     cli("resume", "two", "--trust", "--steps", 5, "--quiet")
+    cli("train", f"{module}:perhaps", "--size", 2, "--scale", 0.5, "--run", "three", "--steps", 3, "--quiet")
+    assert options("three") == {"size": 2, "scale": 0.5}
+    assert "No such option '--sizes'" in cli("train", f"{module}:perhaps", "--sizes", "3,4", code=2).output
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_resumed_run_equals_an_unbroken_one(cli, stored, record_of):
 def test_a_finished_run_says_so_and_stays_as_it_is(cli, figures, stored, contents):
     before = contents("run")
     words = cli("resume", "run", "--trust").output
-    assert "nothing to do: run has made its 20 steps; --steps gives it more" in words
+    assert "nothing to do: run has made 20 steps; --steps gives it more" in words
     after = contents("run")
     assert {name for name in before if after[name] != before[name]} <= {"training.svg", "training.png"}
     (line,) = cli("resume", "run", "--trust", "--quiet").output.splitlines()

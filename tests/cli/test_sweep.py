@@ -118,6 +118,13 @@ def test_quiet_and_json_of_a_sweep(cli):
     *_, last = cli("sweep", "tiny:fit", "--sigma", "1,2", "--steps", 5, "--run", "b", "--json").stdout.splitlines()
     assert json.loads(last)["event"] == "result"
     assert len(json.loads(last)["loss"]) == 2
+    assert json.loads(last)["algorithm"]["sigma"] == [1.0, 2.0]
+
+
+def test_a_grid_of_a_whole_number_is_of_whole_numbers(cli):
+    cli("sweep", "tiny:fit", "--n-s", "2:9:4", "--steps", 5, "--run", "run", "--quiet")
+    with RunDirectory.open("run") as stored:
+        assert stored.settings["algorithm"]["n_s"] == [2.0, 3.0, 5.0, 9.0]
 
 
 def test_a_comparison_runs_every_algorithm_and_draws_one_picture(cli, figures):
@@ -215,7 +222,16 @@ def test_a_comparison_of_no_algorithms_is_refused(refusal, monkeypatch):
 
 
 def test_json_of_a_comparison_parses(cli):
-    lines = cli(
-        "compare", "tiny:fit", "--steps", 5, "--algorithms", "mc,gd", "--run", "run", "--json"
-    ).stdout.splitlines()
-    assert [json.loads(line)["event"] for line in lines].count("result") == 2
+    words = ["compare", "tiny:fit", "--steps", 5, "--algorithms", "mc, gd", "--run", "run"]
+    events = [json.loads(line) for line in cli(*words, "--json").stdout.splitlines()]
+    results = [event for event in events if event["event"] == "result"]
+    assert [event["algorithm"]["name"] for event in results] == ["mc", "gd"]
+    assert [event["run"] for event in events] == ["run/mc"] * 7 + ["run/gd"] * 7
+    again = [json.loads(line) for line in cli(*words, "--json").stdout.splitlines()]  # both are over: told, not run
+    for before, after in zip(results, again, strict=True):
+        same = {name: before[name] for name in after if name not in ("seconds", "metrics", "acceptance")}
+        assert {name: after[name] for name in same} == same
+        assert after["metrics"] == pytest.approx(before["metrics"])
+    assert again[0]["acceptance"] == pytest.approx(results[0]["acceptance"])
+    lines = cli(*words, "--quiet").output.splitlines()
+    assert [line.rsplit("  ", 1)[1] for line in lines] == ["run/mc", "run/gd"]

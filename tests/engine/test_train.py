@@ -129,6 +129,11 @@ def test_every_chain_may_draw_its_own_start_at_the_scale_of_its_moves():
     assert len(set(result.trace.loss[:, 0])) == 3
 
 
+def test_a_start_by_sigma_has_its_default_where_the_algorithm_has_no_sigma():
+    result = train(gl.adam(), lambda key, sigma=0.5: jnp.full(2, sigma), steps=1)
+    assert result.trace.loss[0] == train(params=np.full(2, 0.5), steps=1).trace.loss[0]
+
+
 def test_the_generator_that_jax_is_set_to_changes_nothing():
     expected = train(steps=20)
     with jax.default_prng_impl("rbg"):
@@ -349,7 +354,7 @@ WRONG = [
         r"target_metric must name a metric \(distance, first\), got 'accuracy'",
     ),
     ({"metrics": lambda p: {"loss": p[0]}}, "metrics must not be named as the trace's own step, .*, got 'loss'"),
-    ({"select_every": 0, "chains": 2}, "select_every must be a whole number of at least 1, got 0"),
+    ({"select_every": 0, "chains": 2}, f"select_every {WHOLE}"),
     ({"select_every": 5}, "select_every needs at least 2 chains"),
     (
         {"select_every": 5, "chains": 2, "select_fraction": "few"},
@@ -366,6 +371,10 @@ WRONG = [
     ({"metrics": 3}, "metrics must be a function, got 3"),
     ({"metrics": lambda p: {7: p[0]}}, r"metrics must be named by strings, got 7: write \{'7': ...\}"),
     ({"params": lambda: 3.0}, r"a function that draws the parameters must take a key; this one is \(\)"),
+    (
+        {"params": lambda key, sigma: 3.0, "algorithm": gl.adam()},
+        r"by sigma must have a default for it, got \(key, sigma\): gradient descent and Adam have no sigma",
+    ),
     ({"params": lambda a, b, sigma: a}, r"must take a key; this one is \(a, b, sigma\)"),
     ({"metrics": two}, r"metrics must take the arguments of metrics\(params\), since no test was given"),
     ({"mesh": 2}, r"mesh must be made by gl.mesh\(\), got 2"),

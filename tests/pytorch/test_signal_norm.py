@@ -202,6 +202,7 @@ def test_the_closure_s_own_pass_is_not_disturbed_by_listening():
 
 def test_an_embedding_has_lambda_1():
     assert lams(nn.Embedding(4, 3, padding_idx=2), torch.tensor([0, 1]))["weight"] == 1
+    assert lams(nn.EmbeddingBag(4, 3), torch.tensor([[0, 1]]))["weight"] == 1
 
 
 def test_weights_with_vanishing_inputs_have_lambda_0():

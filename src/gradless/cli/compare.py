@@ -15,6 +15,7 @@ from gradless.cli.console import plain_console, told_if_possible
 from gradless.cli.errors import one_line
 from gradless.cli.follow import enable_float64, see_through
 from gradless.cli.problem_options import load_problem
+from gradless.cli.progress import print_json
 from gradless.cli.summary import spread
 from gradless.engine.disk.stored import checked_meta
 from gradless.engine.plan import Plan
@@ -24,7 +25,7 @@ from gradless.experiments.workshop import has_checkpoint
 from gradless.kernels import ALGORITHMS, algorithm_to_json
 from gradless.plots import columns, draw_comparison
 from gradless.records import COLUMNS, Checkpoint, Metrics, RunDirectory, RunError, in_shell, load_newest, next_run_path
-from gradless.report.curves import last_known
+from gradless.report.curves import last_known, overall_acceptance
 from gradless.runs import reopen, start_problem
 from gradless.types import Algorithm
 
@@ -34,7 +35,7 @@ def compare(ctx: click.Context, **flags: Any) -> None:
     enable_float64()
     with one_line():
         problem, options = load_problem(ctx, flags)
-        names = list(dict.fromkeys(flags["algorithms"].split(",") if flags["algorithms"] else problem.algorithms))
+        names = list(dict.fromkeys(_named(flags["algorithms"]) if flags["algorithms"] else problem.algorithms))
         if not names:
             raise ValueError("the problem has settings for no algorithm: name some, for instance --algorithms mc,amc")
         for name in names:
@@ -51,6 +52,8 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         with one_line():
             begun = None if flags["overwrite"] else _begun(path, about, algorithm, plan)
         if begun is not None and _is_over(begun, plan):
+            if flags["quiet"] or flags["json"]:
+                _tell_again(str(path), _table(folder, name), algorithm, flags["json"])
             continue
         if not (flags["quiet"] or flags["json"]):
             with told_if_possible():
@@ -77,6 +80,10 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         picture = draw_comparison(Path(folder) / "comparison", tables, next(iter(metrics), None))
     if not (flags["json"] or flags["quiet"]):
         _tell(tables, metrics, picture)
+
+
+def _named(algorithms: str) -> list[str]:
+    return [name.strip() for name in algorithms.split(",")]
 
 
 def _begun(path: Path, about: dict[str, Any], algorithm: Algorithm, plan: Plan) -> Checkpoint | None:
@@ -128,11 +135,36 @@ def _table(folder: str, name: str) -> dict[str, Any]:
 
 
 @told_if_possible()
+def _tell_again(run: str, records: dict[str, Any], algorithm: Algorithm, is_json: bool) -> None:
+    """Tell how a run that was over before has ended, from its records, as it did then."""
+    last = _last(records)
+    metrics = {name: last[name] for name in last if name not in COLUMNS}
+    if not is_json:
+        ends = [f"U {spread(last['loss'])}", *(f"{name} {spread(metrics[name])}" for name in metrics)]
+        click.echo("  ".join([*ends, run]))
+        return
+    sums = {name: int(np.nansum(last[name])) for name in ("evaluations", "samples", "nonfinite")}
+    about = {"steps": int(records["step"][-1]), "seconds": float(records["seconds"][-1]), "run": run}
+    each = {"loss": last["loss"], "sigma": last["sigma"], "acceptance": overall_acceptance(records)}
+    told = {name: _alone(values) for name, values in each.items()}
+    told["metrics"] = {name: _alone(values) for name, values in metrics.items()}
+    print_json({"event": "result", **told, **sums, **about, "algorithm": algorithm_to_json(algorithm)})
+
+
+def _alone(values: np.ndarray) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _last(records: dict[str, Any]) -> dict[str, Any]:
+    """Return the last numbers: of several chains some may have ended before; one alone that shows NaN has diverged."""
+    return {column: values[-1:] if values.ndim == 1 else last_known(values) for column, values in records.items()}
+
+
+@told_if_possible()
 def _tell(tables: dict[str, dict[str, Any]], metrics: list[str], picture: Path) -> None:
     table = Table("algorithm", "loss U", *metrics, "samples", "time", box=None, padding=(0, 2, 0, 0))
     for name, records in tables.items():
-        # Of several chains some may have ended before the last record; one alone that shows NaN there has diverged.
-        last = {column: values[-1:] if values.ndim == 1 else last_known(values) for column, values in records.items()}
+        last = _last(records)
         numbers = [spread(last[column]) for column in ("loss", *metrics)]
         samples, seconds = int(np.sum(last["samples"])), float(np.max(last["seconds"]))
         table.add_row(name, *numbers, f"{samples:,}", f"{seconds:.1f} s")

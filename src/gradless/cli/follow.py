@@ -25,7 +25,7 @@ from gradless.engine.plan import Plan
 from gradless.engine.result import Result
 from gradless.engine.session import Session
 from gradless.problem import Problem
-from gradless.records import RunError, in_shell
+from gradless.records import RunDirectory, RunError, in_shell
 from gradless.runs import start_problem
 from gradless.types import Algorithm
 
@@ -96,7 +96,7 @@ def see_through(
     report = report_to(console, is_json)
     with one_line(), together():
         with working(console, "compiling", is_quiet or is_json):
-            listeners = [follower(console, is_quiet, is_json)]
+            listeners = [follower(console, run, is_quiet, is_json)]
             if is_first() and (has_events or (is_resumed and goes_on_with_events(run, report))):
                 listeners.append(EventFiles(run, report))
             session = make(listeners, report)
@@ -107,7 +107,7 @@ def see_through(
     if not is_first():
         raise SystemExit(interrupts.EXIT_CODES.get(session.stopped_by or "", 0))  # the rest is for process 0 to tell
     if is_json:
-        print_json(summary.as_json(result, run))
+        print_json(summary.as_json(result, run) | {"algorithm": _stored_algorithm(run)})
     else:
         summary.show(console, result, run, is_quiet)
     is_complete = all(listener.is_complete for listener in session.listeners if isinstance(listener, Recording))
@@ -123,6 +123,12 @@ def see_through(
     if not is_complete:
         raise SystemExit(1)
     return result
+
+
+def _stored_algorithm(run: str) -> Any:
+    """Return the settings of the algorithm, with a list of those that differ from chain to chain."""
+    with RunDirectory.open(run) as stored:
+        return stored.settings.get("algorithm")
 
 
 def working(console: Console, words: str, is_silent: bool) -> contextlib.AbstractContextManager[Any]:

@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import click
 
@@ -75,18 +76,27 @@ def options_of(factory: Callable[..., Any]) -> list[click.Option]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         kind, words = _kind(hints.get(name, type(parameter.default)))
+        if kind is None and parameter.default is not parameter.empty:
+            continue  # a tuple, say, cannot be told by a flag
         flag = f"--{name.replace('_', '-')}"
         names = [f"{flag}/--no-{name.replace('_', '-')}"] if kind is bool else [flag]
         default = "" if parameter.default in ("", inspect.Parameter.empty) else f" [{parameter.default}]"
-        options.append(click.Option(names, type=kind, default=None, help=f"{words}{default}"))
+        options.append(click.Option(names, type=kind or str, default=None, help=f"{words}{default}"))
     return options
 
 
 def _kind(hint: Any) -> tuple[Any, str]:
+    """Return the type that a flag reads, None if it can read no such thing, and what to say of it."""
+    words = "option of the problem"
     if get_origin(hint) is Annotated:
-        kind, *words = get_args(hint)
-        return kind, " ".join(str(word) for word in words)
-    return (hint if hint in (int, float, str, bool) else str), "option of the problem"
+        hint, *own = get_args(hint)
+        words = " ".join(str(word) for word in own)
+    if get_origin(hint) in (Union, UnionType):  # int | None: the flag may be left out
+        hints = [one for one in get_args(hint) if one is not NoneType]
+        hint = hints[0] if len(hints) == 1 else str if str in hints else None
+    if hint in (Any, NoneType, inspect.Parameter.empty, type):  # nothing is said of it
+        hint = str
+    return (hint if hint in (int, float, str, bool) else None), words
 
 
 def load_problem(ctx: click.Context, flags: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:

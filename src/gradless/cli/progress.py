@@ -20,10 +20,10 @@ PLAIN_SECONDS = 5.0  # between plain lines
 WIDE = 120  # columns of a terminal that has room for a bar too
 
 
-def follower(console: Console, is_quiet: bool, is_json: bool) -> Listener:
+def follower(console: Console, run: str, is_quiet: bool, is_json: bool) -> Listener:
     """Return the listener that suits where the output goes."""
     if is_json:
-        return JsonLines()
+        return JsonLines(run)
     if is_quiet:
         return Listener()
     return LiveLine(console) if console.is_terminal else PlainLines(console)
@@ -129,10 +129,13 @@ class PlainLines(Listener):
 class JsonLines(Listener):
     """Every record as a JSON object on a line of its own; numbers that JSON lacks are null."""
 
+    def __init__(self, run: str):
+        self.run = run  # a comparison has several
+
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         """Print the new records."""
         for row in rows:
-            print_json({"event": "record", **row})
+            print_json({"event": "record", **row, "run": self.run})
 
 
 def print_json(table: dict[str, Any]) -> None:

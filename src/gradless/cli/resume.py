@@ -43,7 +43,8 @@ def command(run: str, **flags: Any) -> None:
             mesh=mesh,
         )
         if session.t >= session.steps and not flags["quiet"]:
-            report(f"nothing to do: {run} has made its {session.t:,} steps; --steps gives it more")
+            more = "a larger --steps" if flags["steps"] else "--steps"
+            report(f"nothing to do: {run} has made {session.t:,} steps; {more} gives it more")
         elif session.time_budget <= session.spent and not flags["quiet"]:
             report(f"nothing to do: {run} has had its time; --time or --steps gives it more")
         return session

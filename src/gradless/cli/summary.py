@@ -23,7 +23,7 @@ BARS = "▁▂▃▄▅▆▇█"
 def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
     """Print the summary of a run."""
     if is_quiet:
-        console.print("  ".join([f"U {_best(result.loss):.6g}", *_metrics(result), run]))
+        console.print("  ".join([f"U {spread(result.loss)}", *_metrics(result), run]))
         return
     rows = [(name, spread(value)) for name, value in result.metrics.items()]
     rows.append(("loss U", f"{spread(result.loss)}   {sparkline(result.trace)}"))
@@ -62,10 +62,6 @@ def sparkline(trace: Any, width: int = 40) -> str:
     low, high = values.min(), values.max()
     heights = (values - low) / (high - low) if high > low else np.zeros_like(values)
     return "".join(BARS[int(height * (len(BARS) - 1) + 0.5)] for height in heights)
-
-
-def _best(values: Any) -> float:
-    return float(np.fmin.reduce(np.ravel(values)))
 
 
 def _metrics(result: Result) -> list[str]:

@@ -30,6 +30,9 @@ class Grid(click.ParamType):
     name = "START:END:NUMBER|A,B,C"
     takes_several = True  # so that a settings file may have a list
 
+    def __init__(self, is_count: bool = False):
+        self.is_count = is_count  # as n_s is: a grid is rounded to whole numbers
+
     def convert(self, value: Any, param: Any, ctx: Any) -> np.ndarray:
         if isinstance(value, np.ndarray):
             return value
@@ -39,7 +42,8 @@ class Grid(click.ParamType):
             start, end, number = str(value).split(":")
             if not (float(start) > 0 and float(end) > 0 and 2 <= int(number) <= MAX_CHAINS):
                 raise ValueError
-            return np.geomspace(float(start), float(end), int(number))
+            points = np.geomspace(float(start), float(end), int(number))
+            return np.asarray(list(dict.fromkeys(np.rint(points)))) if self.is_count else points
         except ValueError:
             self.fail(f"must be START:END:NUMBER with positive ends (a log grid), or A,B,C, got {value!r}", param, ctx)
 
@@ -86,7 +90,10 @@ def tell(console: Console, run: str, swept: list[str], rows: list[dict[str, Any]
 command = shared.command_with_problem(
     "sweep",
     [
-        *[click.Option([f"--{name.replace('_', '-')}"], type=Grid(), help="grid to sweep") for name in GRIDS],
+        *[
+            click.Option([f"--{name.replace('_', '-')}"], type=Grid(name == "n_s"), help="grid to sweep")
+            for name in GRIDS
+        ],
         click.Option(["--seeds"], type=click.IntRange(1), default=1, show_default=True, help="runs per setting"),
         *[option for option in shared.ALGORITHM_OPTIONS if option.name not in GRIDS],
         *shared.LENGTH_OPTIONS,

@@ -270,7 +270,13 @@ def starting_point(params: Params | Callable[..., Params], key: Key, sigma: Any)
         return params
     key_init = jax.random.fold_in(key, 0)
     signature = inspect.signature(params)
-    given = {"sigma": sigma} if "sigma" in signature.parameters else {}
+    wanted = signature.parameters.get("sigma")
+    if sigma is None and wanted is not None and wanted.default is wanted.empty:
+        raise ValueError(
+            f"a function that draws the parameters by sigma must have a default for it, got {signature}: "
+            "gradient descent and Adam have no sigma"
+        )
+    given = {"sigma": sigma} if wanted is not None and sigma is not None else {}
     try:
         signature.bind(key_init, **given)
     except TypeError:

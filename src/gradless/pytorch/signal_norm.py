@@ -17,7 +17,8 @@ from gradless.pytorch.recurrent import RECURRENT, recurrent
 from gradless.pytorch.sums import LAYERS, mean_over_vmap
 
 # lambda is 1 for what scales or shifts single signals, and for a table of which single rows are read.
-ONES: tuple[Any, ...] = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.PReLU, nn.Embedding)
+ONES: tuple[Any, ...] = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.PReLU)
+ONES += (nn.Embedding, nn.EmbeddingBag)
 ONES += (nn.RMSNorm,) if hasattr(nn, "RMSNorm") else ()  # since PyTorch 2.4
 
 
