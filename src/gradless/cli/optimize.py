@@ -13,7 +13,7 @@ from gradless.asktell.chain import MOST_ROWS
 from gradless.cli.console import plain_console
 from gradless.cli.errors import one_line
 from gradless.cli.evaluating import follower, show
-from gradless.cli.flags import OUTPUT_OPTIONS, Duration, Temperature, giving_back
+from gradless.cli.flags import ALGORITHM_OPTIONS, OUTPUT_OPTIONS, Duration, giving_back
 from gradless.cli.follow import stopping_cleanly
 from gradless.cli.interrupts import EXIT_CODES
 from gradless.cli.progress import report_to
@@ -73,10 +73,7 @@ OPTIONS: list[click.Parameter] = [
     ),
     click.Option(["--algorithm"], type=click.Choice(KERNELS), help="amc (adaptive, the default) or mc"),
     click.Option(["--sigma"], type=float, help="initial move scale"),
-    click.Option(["--epsilon"], type=float, help="rate at which mu follows accepted moves"),
-    click.Option(["--n-s"], type=float, help="rejections in a row before sigma shrinks; inf for never"),
-    click.Option(["--temperature"], type=Temperature(), help="START:END anneals over the run (default: 0)"),
-    click.Option(["--sigma-decay"], type=float, help="factor on sigma after n_s rejections (default: 0.95)"),
+    *[option for option in ALGORITHM_OPTIONS if option.name in ("epsilon", "n_s", "temperature", "sigma_decay")],
     click.Option(["--seed"], type=click.IntRange(0), default=0, help="seed of all random numbers (default: 0)"),
     click.Option(["--steps"], type=click.IntRange(1), help=f"number of steps; {STEPS} where nothing else ends the run"),
     click.Option(["--evaluations"], type=click.IntRange(1), help="number of evaluations, those thrown away included"),

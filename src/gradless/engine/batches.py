@@ -93,7 +93,7 @@ class Minibatch:
 
     def per_epoch(self, num_data: int) -> int:
         """Return how many minibatches make one pass over the data, the short last one included."""
-        return -(-num_data // self.size) if self.sampling == "shuffle" else max(num_data // self.size, 1)
+        return -(-num_data // self.size)
 
     @property
     def is_redrawn(self) -> bool:

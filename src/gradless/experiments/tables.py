@@ -4,14 +4,13 @@ Records that are saved as a run goes have a column is_over; a table without it h
 """
 
 import csv
-import io
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gradless.records import write_atomic
+from gradless.plots import write_rows
 
 COSTS = "costs.csv"  # beside the data of a figure: its runs, their seeds, steps and time
 ANEW = "restore it, or delete it and run the figure again, which trains what is not stored in its runs"
@@ -21,11 +20,7 @@ Row = dict[str, Any]
 def write_table(path: Path, rows: Sequence[Row]) -> None:
     """Save rows of numbers and words as CSV, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomic(path, text.getvalue().encode())
+    write_rows(path, rows)
 
 
 def read_table(path: Path) -> list[Row]:

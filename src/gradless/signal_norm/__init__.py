@@ -3,6 +3,6 @@
 Paper: Sec. III B.
 """
 
-from gradless.signal_norm.trace import Squares, TracedSignal, is_trainable, leaf_names, signal_norm, trace_signal
+from gradless.signal_norm.trace import Squares, TracedSignal, leaf_names, signal_norm, trace_signal
 
-__all__ = ["Squares", "TracedSignal", "is_trainable", "leaf_names", "signal_norm", "trace_signal"]
+__all__ = ["Squares", "TracedSignal", "leaf_names", "signal_norm", "trace_signal"]
