@@ -44,6 +44,7 @@ def _draw_runs(axis: Any, rows: list[dict[str, Any]]) -> None:
     values = 100 * np.sort(column(rows, "accuracy"))
     axis.plot(np.arange(1, len(values) + 1), values, "o", color=COLOURS["mc"], markersize=4)
     axis.axhline(values.mean(), color="#555555", linewidth=0.8)
+    axis.set_xlim(0.5, len(values) + 0.5)
     axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.set_title(f"(c) {len(values)} runs of MC")
+    axis.set_title(f"(c) {len(values)} run{'s' * (len(values) > 1)} of MC")
     axis.grid(alpha=0.25, linewidth=0.5)

@@ -132,12 +132,15 @@ def _check_curves(rows: list[dict[str, Any]], is_decided: bool, scale: str) -> V
 def _check_runs(rows: list[dict[str, Any]], is_paper: bool, scale: str) -> Verdict:
     values = 100 * column(rows, "accuracy")
     spread = float(np.ptp(values)) if len(values) else float("nan")
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
-    fewer = f"{len(values)} runs in place of 30" if 0 < len(values) < 30 else ""
+    several = len(values) > 1
+    fewer = f"{len(values)} run{'s' * several} in place of 30" if 0 < len(values) < 30 else ""
+    measured = f"C {values[0]:.2f}% in one run" if rows else "not run yet"
+    if several:
+        measured = f"range {spread:.2f}, sd {np.std(values, ddof=1):.2f} points over {len(values)} runs"
     return judge(
         "F1c",
         "30 MC runs with the same settings vary by about 1% in C",
-        f"range {spread:.2f}, sd {deviation:.2f} points over {len(values)} runs" if rows else "not run yet",
+        measured,
         f"range 0.5-2 points, from at least {MIN_RUNS} runs",
         holds=0.5 <= spread <= 2,
         # A range can only grow with the number of runs: too small a one is known from all of them.
