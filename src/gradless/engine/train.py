@@ -16,9 +16,8 @@ from gradless.engine.callback import Callback
 from gradless.engine.chains import Chain
 from gradless.engine.checks import check_data, check_error, check_loss, check_metrics, check_temperature
 from gradless.engine.devices.mesh import Mesh
-from gradless.engine.devices.processes import is_first
 from gradless.engine.devices.spread import check_spread, does_speculate, shards_of, spread
-from gradless.engine.disk.recording import begin_recording, check_room
+from gradless.engine.disk.recording import begun
 from gradless.engine.flat import ByIdentity, Flattening
 from gradless.engine.objective import Objective
 from gradless.engine.packed import read_as_bytes
@@ -29,7 +28,7 @@ from gradless.engine.result import Result
 from gradless.engine.selection import Selection
 from gradless.engine.session import Session, is_x64, precision_of
 from gradless.engine.work import Work
-from gradless.records import COLUMNS, RunDirectory
+from gradless.records import COLUMNS
 from gradless.settings import check_switch, is_function
 from gradless.threefry import root_key
 from gradless.types import Algorithm, Key, Loss, Params
@@ -120,15 +119,12 @@ def train(
         speculate=speculate,
         shards=1 if mesh is None else mesh.data,
     )
-    if run is not None and is_first():
-        RunDirectory.check_free(run, overwrite)
-    session = prepare(algorithm, loss, params, plan, data=data, metrics=metrics, test=test, mesh=mesh)
-    session.listeners += [Callback(callback)] if callback is not None else []
-    if run is not None:
-        check_room(session, algorithm, plan, about={})
-    session.begin()
-    if run is not None and is_first():
-        begin_recording(session, run, algorithm, plan, about={}, overwrite=overwrite)
+    given: dict[str, Any] = {"data": data, "metrics": metrics, "test": test, "mesh": mesh}
+    listeners = [Callback(callback)] if callback is not None else []
+    session = begun(
+        lambda: prepare(algorithm, loss, params, plan, **given), run, algorithm, plan, about={}, overwrite=overwrite
+    )
+    session.listeners += listeners
     session.go()
     return dataclasses.replace(session.result(), run=None if run is None else str(run))
 

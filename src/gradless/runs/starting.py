@@ -6,14 +6,12 @@ from typing import Any
 
 from gradless.engine.batches import Batches, FullBatch, Minibatch, Progressive
 from gradless.engine.devices.mesh import Mesh
-from gradless.engine.devices.processes import is_first
-from gradless.engine.disk.recording import begin_recording, check_room
+from gradless.engine.disk.recording import begun
 from gradless.engine.plan import Plan
 from gradless.engine.session import Listener, Session
 from gradless.engine.train import prepare
 from gradless.engine.tuning import Tuning, tune_sigma
 from gradless.problem import Problem
-from gradless.records import RunDirectory
 from gradless.types import Algorithm
 
 
@@ -62,14 +60,9 @@ def start_problem(
     mesh: Mesh | None = None,
 ) -> Session:
     """Return a session of a new run that has begun, recorded in `run` if that is given."""
-    if run is not None and is_first():
-        RunDirectory.check_free(run, overwrite)
-    session = prepare_problem(problem, algorithm, plan, mesh)
-    if run is not None:
-        check_room(session, algorithm, plan, about)
-    session.begin()
-    if run is not None and is_first():
-        begin_recording(session, run, algorithm, plan, about, overwrite, report)
+    session = begun(
+        lambda: prepare_problem(problem, algorithm, plan, mesh), run, algorithm, plan, about, overwrite, report
+    )
     session.listeners += listeners or []
     return session
 

@@ -3,6 +3,7 @@
 import platform
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.batches import Progressive
+from gradless.engine.devices.processes import is_first
 from gradless.engine.disk.stored import (
     SELECTIONS,
     check_none_lost,
@@ -32,6 +34,30 @@ from gradless.threefry import NAME as GENERATOR
 from gradless.types import Algorithm
 
 WIDEST = -sys.float_info.min  # no number of ours has a longer text
+
+
+def begun(
+    prepare: Callable[[], Session],
+    run: str | Path | None,
+    algorithm: Algorithm,
+    plan: Plan,
+    about: dict[str, Any],
+    overwrite: bool = False,
+    report: Any = None,
+) -> Session:
+    """Return a session that has begun, recorded in `run` if that is given.
+
+    A folder that is taken is refused before the session is prepared, and too many chains before anything is compiled.
+    """
+    if run is not None and is_first():
+        RunDirectory.check_free(run, overwrite)
+    session = prepare()
+    if run is not None:
+        check_room(session, algorithm, plan, about)
+    session.begin()
+    if run is not None and is_first():
+        begin_recording(session, run, algorithm, plan, about, overwrite, report)
+    return session
 
 
 def begin_recording(
