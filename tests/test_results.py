@@ -86,6 +86,22 @@ def test_the_words_about_the_sweep_of_f1_are_in_its_data():
             assert re.search(rf"{100 * row['accuracy']:.2f}% at (sigma = )?{setting}\b", words), setting
 
 
+def test_the_words_about_when_f7_is_at_90_percent_are_in_its_data():
+    words = " ".join(PAGE.read_text().split())
+    rows = read_table(DOCS / "results" / "paper" / "F7" / "curves.csv")
+    first, stays, samples = {}, {}, {}
+    for run in ("amc", "minibatch", "progressive"):
+        mine = [row for row in rows if row["run"] == run]
+        there = column(mine, "accuracy") >= 0.9
+        first[run] = mine[int(np.argmax(there))]
+        stays[run] = mine[int(np.flatnonzero(~there)[-1]) + 1]
+        samples[run] = f"{first[run]['samples'] / 1e8:.1f}e8"
+    assert f"first at 90% after {first['minibatch']['epoch']:,.0f} epochs" in words
+    assert f"stays above it from {stays['minibatch']['epoch']:,.0f} on" in words
+    told = f"at 90% after {samples['minibatch']}, the full batch after {samples['amc']}, the growing one after"
+    assert f"{told} {samples['progressive']}" in words
+
+
 def test_a_reproduction_takes_the_place_of_what_is_shown(tmp_path, extension, monkeypatch):
     results = extension("results")
     shown = next(folder for folder in FOLDERS if folder.name == "E2")

@@ -30,10 +30,15 @@ def chain_of(run):
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def alone_run(tmp_path_factory):
     run = tmp_path_factory.mktemp("alone") / "run"
     assert gradless("train", "rosenbrock", "--steps", 3000, "--run", run, "--quiet").returncode == 0
-    return chain_of(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def alone(alone_run):
+    return chain_of(alone_run)
 
 
 def test_two_processes_make_the_chain_of_one_and_one_goes_on_with_it(alone, tmp_path):
@@ -89,6 +94,18 @@ def test_ctrl_c_at_a_terminal_comes_once_and_saves_everything(tmp_path):
     _, told = launcher.communicate(timeout=PATIENCE)
     assert launcher.returncode == 130
     assert f"stopped by SIGINT at step {newest(run):,}" in told
+
+
+def test_a_refusal_is_told_in_lines_and_leaves_nobody_waiting(alone_run):
+    """The folder holds a run, which process 0 sees; else the others would go on and be aborted when it leaves."""
+    began = time.monotonic()
+    told = gradless("launch", "-n", 2, "--", "train", "rosenbrock", "--mesh", "proposals=2", "--run", alone_run)
+    assert time.monotonic() - began < 60
+    assert told.returncode == 2
+    assert f"Error: {alone_run} already holds a run" in told.stderr
+    assert "Error: process 0 has refused the run" in told.stderr
+    assert "another process" not in told.stderr
+    assert "stack trace" not in told.stderr
 
 
 def newest(run):

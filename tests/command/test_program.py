@@ -163,6 +163,7 @@ def test_a_program_that_ends_in_time_is_not_touched(script, tmp_path):
     [
         ("./simulate", r"command must say where the file of parameters goes, \{params\}, got './simulate'"),
         ("./nowhere {params}", "command must begin with a program that can be run, got './nowhere'"),
+        ("cat {params} > {result}", "command has '>', which only a shell understands: give --shell too"),
         ("'./simulate {params}", r"command must be words as in a shell \(No closing quotation\)"),
     ],
 )

@@ -166,7 +166,7 @@ def test_a_growing_batch_is_capped_at_the_whole_set(stage):
     [
         ({"sigma": [0.1, 0.2]}, 3, r"sigma must be one number or 3, one per chain, got shape \(2,\)"),
         ({"epsilon": np.zeros((3, 1))}, 3, r"epsilon must be one number or 3, one per chain, got shape \(3, 1\)"),
-        ({"n_s": [3, 4]}, 1, r"n_s must be one number or 1, one per chain, got shape \(2,\)"),
+        ({"n_s": [3, 4]}, 1, r"n_s must be one number, got shape \(2,\): give chains=2 for one each"),
         ({"temperature": gl.anneal([1.0, 2.0, 3.0], 0.1, 10)}, 2, r"start must be one number or 2, one per chain"),
         ({"temperature": gl.anneal(1.0, 0.1, [10, 20])}, 3, r"steps must be one number or 3, one per chain"),
     ],

@@ -419,5 +419,5 @@ def test_wrong_use_is_refused_with_name_rule_and_value(wrong, message):
 
 def test_that_a_folder_is_taken_is_known_before_anything_is_computed(tmp_path):
     gl.train(MC, loss, START, steps=1, run=tmp_path / "run")
-    with pytest.raises(RunError, match="already holds a run"):
+    with pytest.raises(RunError, match=r"already holds a run: go on with gl\.resume in Python, or give"):
         gl.train(MC, lambda x: pytest.fail("computed in vain"), START, steps=1, run=tmp_path / "run")

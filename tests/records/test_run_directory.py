@@ -52,6 +52,9 @@ def test_an_existing_run_is_refused(tmp_path):
     words = r"go on with `gradless resume .*run` \(in Python gl.resume\), or give --overwrite \(overwrite=True\)$"
     with pytest.raises(RunError, match=rf"already holds a run: {words}"):
         RunDirectory.create(tmp_path / "run", {"other": 1}, {})
+    RunDirectory.create(tmp_path / "of a Python loss", {}, {}).close()
+    with pytest.raises(RunError, match=r"already holds a run: go on with gl\.resume in Python, or give --overwrite"):
+        RunDirectory.create(tmp_path / "of a Python loss", {}, {})
     assert (tmp_path / "run" / "settings.json").read_bytes() == before
 
 

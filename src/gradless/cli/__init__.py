@@ -1,8 +1,11 @@
 """The command line: `gradless --help` is the tour."""
 
+import contextlib
 import importlib
 import io
+import os
 import sys
+import time
 from typing import Any
 
 import click
@@ -29,6 +32,25 @@ COMMANDS = {
 }
 
 
+WRONG_USE = 2
+REFUSAL_SECONDS = 1.0  # that the other processes of a run have to come to the same refusal
+
+
+def leave_others() -> None:
+    """End this process at once if it is one of several: taking leave of them, JAX would wait for them or abort them.
+
+    Process 0 goes last, since JAX aborts whoever loses it.
+    """
+    jax = sys.modules.get("jax")
+    if jax is None or not jax.distributed.is_initialized():
+        return
+    with contextlib.suppress(OSError, ValueError):  # an output that is closed
+        sys.stdout.flush(), sys.stderr.flush()
+    if jax.process_index() == 0:
+        time.sleep(REFUSAL_SECONDS)
+    os._exit(WRONG_USE)
+
+
 class Tour(click.Group):
     """The list of commands, loaded one at a time."""
 
@@ -48,6 +70,10 @@ class Tour(click.Group):
         with interrupts.noted():
             try:
                 return super().main(*args, **kwargs)
+            except SystemExit as ended:
+                if ended.code == WRONG_USE:
+                    leave_others()
+                raise
             except OSError as error:  # of what is printed outside of the commands' own care, `--help` say
                 with told_if_possible():
                     raise error

@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from gradless.cli import interrupts
+from gradless.cli import WRONG_USE, interrupts
 
 PATIENCE = 60.0  # seconds that the others have to end by themselves after one has failed
 POLL_SECONDS = 0.1
@@ -95,5 +95,5 @@ def wait(children: list[subprocess.Popen]) -> int:
             send(children, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
     codes = [child.returncode for child in children]
-    first = first or next((code for code in codes if code), 0)
+    first = codes[0] if codes[0] == WRONG_USE else first or next((code for code in codes if code), 0)
     return 128 - first if first < 0 else first

@@ -15,7 +15,7 @@ from gradless.cli.errors import one_line
 from gradless.cli.follow import enable_float64, train_through
 from gradless.cli.problem_options import load_problem
 from gradless.cli.tensorboard import check_tensorboard
-from gradless.engine.devices.processes import is_first
+from gradless.engine.devices.processes import first_checks, is_first
 from gradless.engine.plan import Plan
 from gradless.problem import Problem
 from gradless.records import RunDirectory, next_run_path
@@ -30,8 +30,8 @@ def train(ctx: click.Context, **flags: Any) -> None:
         if flags["tensorboard"]:
             check_tensorboard()
         mesh = set_up(flags)
-        if flags["run"] and is_first():
-            RunDirectory.check_free(flags["run"], flags["overwrite"])
+        if flags["run"]:
+            first_checks(lambda: RunDirectory.check_free(flags["run"], flags["overwrite"]))
         problem, options = load_problem(ctx, flags)
         plan = dataclasses.replace(shared.make_plan(problem, flags), shards=mesh.data if mesh else 1)
         algorithm = choose_algorithm(problem, flags, plan)

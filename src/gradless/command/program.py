@@ -50,6 +50,8 @@ class OutsideProgram:
             words = shlex.split(self.command)
         except ValueError as error:
             raise ValueError(f"command must be words as in a shell ({error}), got {self.command!r}") from None
+        if of_shells := [word for word in words if word in (">", ">>", "<", "|", "&&", "||", ";")]:
+            raise ValueError(f"command has {of_shells[0]!r}, which only a shell understands: give --shell too")
         if shutil.which(words[0]) is None:
             raise ValueError(f"command must begin with a program that can be run, got {words[0]!r}")
 

@@ -312,7 +312,9 @@ def _check_lengths(settings: Any, num_chains: int) -> None:
         if dataclasses.is_dataclass(value):
             _check_lengths(value, num_chains)
         elif isinstance(value, list | tuple | np.ndarray | jax.Array) and np.shape(value) not in ((), (num_chains,)):
-            raise ValueError(f"{name} must be one number or {num_chains}, one per chain, got shape {np.shape(value)}")
+            wanted = "one number" if num_chains == 1 else f"one number or {num_chains}, one per chain"
+            more = f": give chains={len(value)} for one each" if num_chains == 1 and np.ndim(value) == 1 else ""
+            raise ValueError(f"{name} must be {wanted}, got shape {np.shape(value)}{more}")
 
 
 def _check_names(metrics: list[str]) -> None:

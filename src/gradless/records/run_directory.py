@@ -165,11 +165,12 @@ def _check_free(path: Path, overwrite: bool) -> None:
     if "settings.json" not in names:
         raise RunError(f"{path} is not empty and holds no gradless run: choose another folder")
     try:
-        _read_settings(path)
+        settings = _read_settings(path)
     except DamagedError as error:
         raise DamagedError(f"{error}, delete the folder, or choose another") from error
     if not overwrite:
-        again = f"`gradless resume {in_shell(path)}` (in Python gl.resume)"
+        is_named = "problem" in settings  # else it is of a Python loss, which only Python can give again
+        again = f"`gradless resume {in_shell(path)}` (in Python gl.resume)" if is_named else "gl.resume in Python"
         raise RunError(f"{path} already holds a run: go on with {again}, or give --overwrite (overwrite=True)")
 
 

@@ -1,5 +1,7 @@
 """Several processes that run the same session in step: what they must agree on between chunks."""
 
+from collections.abc import Callable
+
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
@@ -10,6 +12,23 @@ WORDS = 32  # bytes of the reason to stop that are passed on
 def is_first() -> bool:
     """Return whether this process writes for all."""
     return jax.process_index() == 0
+
+
+def first_checks(check: Callable[[], None]) -> None:
+    """Let process 0 look at something for all: where it refuses, so do the others, who would wait for it in vain."""
+    refusal: Exception | None = None
+    if is_first():
+        try:
+            check()
+        except Exception as error:
+            refusal = error
+    is_refused = refusal is not None
+    if jax.process_count() > 1:
+        is_refused = bool(np.ravel(multihost_utils.process_allgather(np.int32(is_refused)))[0])
+    if refusal is not None:
+        raise refusal
+    if is_refused:
+        raise ValueError("process 0 has refused the run")
 
 
 def check_in_step(t: int) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.engine.batches import Progressive
-from gradless.engine.devices.processes import is_first
+from gradless.engine.devices.processes import first_checks, is_first
 from gradless.engine.disk.stored import (
     SELECTIONS,
     check_none_lost,
@@ -49,8 +49,8 @@ def begun(
 
     A folder that is taken is refused before the session is prepared, and too many chains before anything is compiled.
     """
-    if run is not None and is_first():
-        RunDirectory.check_free(run, overwrite)
+    if run is not None:
+        first_checks(lambda: RunDirectory.check_free(run, overwrite))
     session = prepare()
     if run is not None:
         check_room(session, algorithm, plan, about)
