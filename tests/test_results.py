@@ -102,6 +102,14 @@ def test_the_words_about_when_f7_is_at_90_percent_are_in_its_data():
     assert f"{told} {samples['progressive']}" in words
 
 
+def test_the_words_about_the_runs_of_f1_are_in_its_data():
+    runs = read_table(DOCS / "results" / "paper" / "F1" / "variation.csv")
+    first, second, third = (f"{100 * row['accuracy']:.2f}%" for row in runs)
+    deviation = 100 * np.std(column(runs, "accuracy"), ddof=1)
+    words = " ".join(PAGE.read_text().split())
+    assert f"{first}, {second} and {third}. Their standard deviation, {deviation:.2f} points" in words
+
+
 def test_a_reproduction_takes_the_place_of_what_is_shown(tmp_path, extension, monkeypatch):
     results = extension("results")
     shown = next(folder for folder in FOLDERS if folder.name == "E2")
