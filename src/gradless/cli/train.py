@@ -30,8 +30,7 @@ def train(ctx: click.Context, **flags: Any) -> None:
         if flags["tensorboard"]:
             check_tensorboard()
         mesh = set_up(flags)
-        if flags["run"]:
-            first_checks(lambda: RunDirectory.check_free(flags["run"], flags["overwrite"]))
+        first_checks(lambda: RunDirectory.check_free(flags["run"], flags["overwrite"]) if flags["run"] else None)
         problem, options = load_problem(ctx, flags)
         plan = dataclasses.replace(shared.make_plan(problem, flags), shards=mesh.data if mesh else 1)
         algorithm = choose_algorithm(problem, flags, plan)

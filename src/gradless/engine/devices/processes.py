@@ -15,7 +15,10 @@ def is_first() -> bool:
 
 
 def first_checks(check: Callable[[], None]) -> None:
-    """Let process 0 look at something for all: where it refuses, so do the others, who would wait for it in vain."""
+    """Let process 0 look at something for all: where it refuses, so do the others, who would wait for it in vain.
+
+    All processes must call this, also those that are given nothing to look at.
+    """
     refusal: Exception | None = None
     if is_first():
         try:

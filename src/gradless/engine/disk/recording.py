@@ -49,8 +49,7 @@ def begun(
 
     A folder that is taken is refused before the session is prepared, and too many chains before anything is compiled.
     """
-    if run is not None:
-        first_checks(lambda: RunDirectory.check_free(run, overwrite))
+    first_checks(lambda: None if run is None else RunDirectory.check_free(run, overwrite))
     session = prepare()
     if run is not None:
         check_room(session, algorithm, plan, about)
