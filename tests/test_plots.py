@@ -27,6 +27,42 @@ def run(request, tmp_path_factory):
     return path, request.param
 
 
+@pytest.mark.parametrize("chains", [1, 3])
+def test_a_result_and_its_folder_make_the_same_figure(tmp_path, chains):
+    result = gl.train(gl.amc(sigma=0.1), quadratic, np.ones(2), steps=40, chains=chains, run=tmp_path / "run")
+    from_result, from_folder = gl.plot(result), gl.plot(tmp_path / "run")
+    labels = ["loss U", "acceptance A", "move scale σ"]
+    for figure in (from_result, from_folder):
+        assert [axis.get_ylabel() for axis in figure.axes if axis.lines] == labels
+    for one, other in zip(from_result.axes, from_folder.axes, strict=True):
+        for line, again in zip(one.lines, other.lines, strict=True):
+            np.testing.assert_array_equal(line.get_xydata(), again.get_xydata())
+        assert len(one.collections) == (chains > 1) * len(one.lines)  # the band of several chains
+
+
+def test_a_notebook_shows_the_figure():
+    result = gl.train(gl.amc(), quadratic, np.ones(2), steps=10)
+    assert gl.plot(result)._repr_png_().startswith(PNG)
+
+
+def test_a_gradient_has_no_acceptance_to_draw():
+    result = gl.train(gl.gradient_descent(), quadratic, np.ones(2), steps=10)
+    assert [axis.get_ylabel() for axis in gl.plot(result).axes] == ["loss U"]
+
+
+@pytest.mark.parametrize("wrong", [3, None, {"loss": [1, 2]}])
+def test_what_is_no_run_cannot_be_drawn(wrong):
+    with pytest.raises(ValueError, match=r"^run must be a result of gl.train or the folder of a run, got"):
+        gl.plot(wrong)
+
+
+def test_a_run_that_has_not_moved_cannot_be_drawn():
+    result = gl.train(gl.amc(), quadratic, np.ones(2), steps=10, target_loss=5.0, time_budget=1e-9)
+    assert result.steps == 0
+    with pytest.raises(ValueError, match="two records at least"):
+        gl.plot(result)
+
+
 def table(path):
     with path.open() as file:
         return list(csv.DictReader(file))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradless.kernels import GradientDescent as gradient_descent
     from gradless.kernels import Metropolis as metropolis
     from gradless.minimize import minimize, scipy_method
+    from gradless.plots import plot
     from gradless.problem import Problem
     from gradless.runs import resume
     from gradless.signal_norm import signal_norm
@@ -45,6 +46,7 @@ __all__ = [
     "metropolis",
     "minibatch",
     "minimize",
+    "plot",
     "progressive",
     "resume",
     "scipy_method",
@@ -69,6 +71,7 @@ SOURCES = {
     "metropolis": "kernels:Metropolis",
     "minibatch": "engine.batches:minibatch",
     "minimize": "minimize:minimize",
+    "plot": "plots:plot",
     "progressive": "engine.batches:progressive",
     "resume": "runs:resume",
     "scipy_method": "minimize:scipy_method",

@@ -5,8 +5,10 @@ Every figure is written as SVG and PNG with its numbers beside it as CSV.
 
 import csv
 import io
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -28,14 +30,47 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     return {name: np.asarray([row[name] for row in rows], dtype=float) for name in (rows[0] if rows else {})}
 
 
+def plot(run: Any) -> Any:
+    """Return a matplotlib figure of a run: loss, metrics, acceptance and sigma against its steps.
+
+    A notebook shows it; `gl.plot(result).savefig("training.png")` writes it.
+
+    run: what `gl.train` or `gl.resume` returned, or the folder of a run.
+    """
+    if isinstance(run, str | os.PathLike):
+        table, algorithm = stored(Path(run))
+    elif hasattr(run, "trace") and hasattr(run, "algorithm"):
+        table = {name: np.asarray(values, dtype=float).T for name, values in run.trace.items()}
+        algorithm = run.algorithm
+    else:
+        raise ValueError(f"run must be a result of gl.train or the folder of a run, got {run!r}")
+    if not has_course(table):
+        raise ValueError("run must have two records at least, there is nothing to draw yet")
+    return training_figure(table, algorithm)
+
+
 def draw_training(path: str | Path) -> Path | None:
-    """Draw loss, metrics, acceptance and sigma of a run against its steps; return the picture, if there is any."""
-    with RunDirectory.open(path) as run:
-        rows = list(Metrics(run.metrics_path).rows())
-        algorithm = run.settings.get("algorithm", {}).get("name", "amc")
-    if len(rows) < 2:
+    """Draw a stored run as `plot` does, beside its numbers as CSV; return the picture, if there is any."""
+    table, algorithm = stored(Path(path))
+    if not has_course(table):
         return None
-    table = columns(rows)
+    write_csv(Path(path) / "training.csv", table)
+    return save(training_figure(table, algorithm), Path(path) / "training")
+
+
+def stored(path: Path) -> tuple[dict[str, np.ndarray], str]:
+    """Return the records of a run as columns, and the name of its algorithm."""
+    with RunDirectory.open(path) as run:
+        return columns(Metrics(run.metrics_path).rows()), run.settings.get("algorithm", {}).get("name", "amc")
+
+
+def has_course(table: Mapping[str, np.ndarray]) -> bool:
+    """Return whether there are records enough for a curve."""
+    return len(table.get("step", ())) > 1
+
+
+def training_figure(table: Mapping[str, np.ndarray], algorithm: str) -> Any:
+    """Return a figure of loss, metrics, acceptance and sigma against the steps."""
     names = ["loss", *[name for name in table if name not in COLUMNS]]
     names += [name for name in ("acceptance", "sigma") if np.isfinite(table[name]).any() and algorithm not in GRADIENT]
     figure, axes = new_figure(len(names))
@@ -43,8 +78,7 @@ def draw_training(path: str | Path) -> Path | None:
         values = smooth(table[name]) if name == "acceptance" else held(table[name])
         fan(axis, table["step"], values, COLOURS.get(algorithm, OTHERS[0][0]))
         label_axis(axis, "step n", name, values)
-    write_csv(Path(path) / "training.csv", table)
-    return save(figure, Path(path) / "training")
+    return figure
 
 
 LABELS = {"loss": "loss U", "acceptance": "acceptance A", "sigma": "move scale σ", "accuracy": "test accuracy C"}
@@ -180,23 +214,34 @@ def say_not_run(axis: Any) -> None:
 
 def save(figure: Any, path: Path) -> Path:
     """Write a figure as SVG and PNG, each whole or not at all; return the PNG."""
-    for suffix, settings in ((".svg", {"metadata": {"Date": None}}), (".png", {"dpi": 150})):
-        drawn = io.BytesIO()
-        with warnings.catch_warnings():  # a name in letters that the font lacks is drawn as boxes
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            figure.savefig(drawn, format=suffix[1:], **settings)
-        write_atomic(path.with_suffix(suffix), drawn.getvalue())
+    write_atomic(path.with_suffix(".svg"), drawn(figure, format="svg", metadata={"Date": None}))
+    write_atomic(path.with_suffix(".png"), drawn(figure, format="png", dpi=150))
     return path.with_suffix(".png")
+
+
+def drawn(figure: Any, **settings: Any) -> bytes:
+    """Return what a file of a figure holds."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():  # a name in letters that the font lacks is drawn as boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(file, **settings)
+    return file.getvalue()
 
 
 def new_figure(number: int, num_columns: int = 2) -> tuple[Any, list[Any]]:
     """Return an empty figure and its panels, row by row."""
-    from matplotlib.figure import Figure  # no pyplot: no window, no global state
-
     num_columns = min(number, num_columns)
     num_rows = -(-number // num_columns)
-    figure = Figure(figsize=(4.2 * num_columns, 3.0 * num_rows), layout="constrained")
+    figure = picture()(figsize=(4.2 * num_columns, 3.0 * num_rows), layout="constrained")
     axes = figure.subplots(num_rows, num_columns, squeeze=False).ravel().tolist()
     for spare in axes[number:]:
         spare.set_axis_off()
     return figure, axes[:number]
+
+
+@cache
+def picture() -> Any:
+    """Return the class of our figures: without pyplot they open no window, and a notebook shows them all the same."""
+    from matplotlib.figure import Figure
+
+    return type("Picture", (Figure,), {"_repr_png_": lambda figure: drawn(figure, format="png")})

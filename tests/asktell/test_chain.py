@@ -135,6 +135,16 @@ def test_what_is_no_number_is_a_rejection(bad):
     assert (opt.accepted, opt.nonfinite, opt.loss) == (1, 2, 0.5)
 
 
+def test_a_chain_is_printed_in_a_line():
+    """Whatever the number of its parameters, and before the first loss too."""
+    chain = gl.AskTell(np.zeros(10_000), gl.amc(sigma=0.5))
+    assert repr(chain) == "AskTell(step 0, loss nan, best nan, sigma 0.5)"
+    for value in (2.0, 3.0, 1.0, math.nan):
+        chain.ask()
+        chain.tell(value)
+    assert repr(chain) == "AskTell(step 3, loss 1, best 1, sigma 0.5)"
+
+
 def test_the_best_point_is_kept_at_a_temperature(tmp_path):
     opt = gl.AskTell([3.0], gl.metropolis(sigma=1.0, temperature=100.0))
     seen = []

@@ -1,8 +1,7 @@
-"""What the line of progress says of the last moments."""
+"""What a command shows while a run goes on, and what becomes of the run where that cannot be written."""
 
 import io
 import json
-import math
 import sys
 from pathlib import Path
 
@@ -16,19 +15,6 @@ from gradless.cli import main, progress
 from gradless.cli.console import told_if_possible
 from gradless.engine.plan import Plan
 from gradless.engine.train import prepare
-
-
-def test_pace_and_acceptance_are_those_of_the_last_moments(monkeypatch):
-    now = iter([10.0, 11.0, 13.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    recent = progress.Recent()
-    recent.update(0, np.zeros((2, 0), bool))
-    assert math.isnan(recent.acceptance(0))
-    recent.update(4, np.array([[1, 0, 0, 0], [1, 1, 1, 1]], bool))
-    assert (recent.pace, recent.acceptance(0), recent.acceptance(1)) == (4.0, 0.25, 1.0)
-    recent.update(6, np.array([[1, 1], [0, 0]], bool))
-    assert (recent.pace, recent.acceptance(0)) == (2.0, 0.5)
-    assert recent.acceptance(1) == pytest.approx(4 / 6)
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
@@ -56,23 +42,6 @@ def test_the_live_line_fits_the_terminal_and_begins_with_step_share_and_time_lef
     sigma = float(session.chains[0].carry.state.sigma)
     assert sigma < 1
     assert (f"σ {sigma:.3g}" in line) == (width == 160)
-
-
-def test_the_best_chain_is_told_of_also_when_it_has_ended():
-    """The first chain starts at its target and ends there; the records after that have no numbers of it."""
-    lines = io.StringIO()
-    session = prepare(
-        gl.metropolis(sigma=np.array([1e-3, 2e-3])),
-        lambda x: jnp.sum(x**2),
-        lambda key, sigma: jnp.full(2, 0.1 if sigma == 1e-3 else 3.0),
-        Plan(4, gl.full_batch(), chains=(0, 1), record_every=1, target_loss=1.0),
-        metrics=lambda x: {"first": x[0]},
-    )
-    session.listeners.append(progress.PlainLines(Console(file=lines), seconds=0.0))
-    session.begin()
-    session.go()
-    assert len(session.rows) == 5
-    assert "U 0.02  first 0.1" in lines.getvalue().splitlines()[-1]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

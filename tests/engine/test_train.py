@@ -1,6 +1,7 @@
 """`gl.train` as its users see it: what it takes, what it gives, when it stops, what it refuses."""
 
 import copy
+import dataclasses
 import pickle
 
 import jax
@@ -12,6 +13,7 @@ import gradless as gl
 from gradless.engine import session
 from gradless.engine.loop import is_record
 from gradless.records import RunError
+from gradless.settings import settings
 
 MC = gl.metropolis(sigma=0.1)
 START = np.array([0.25, -0.75], np.float32)
@@ -91,6 +93,20 @@ def test_columns_of_a_trace_are_attributes_and_items():
     assert "5 records of step" in repr(trace)
     with pytest.raises(AttributeError, match="the trace has no 'accuracy'; it has step"):
         _ = trace.accuracy
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+def test_a_result_is_printed_in_a_few_lines(tmp_path, chains):
+    """A net may hold millions of numbers, and none of them is printed."""
+    names = ["loss U", "acceptance", "sigma at the end", "steps", "evaluations", "time"]
+    result = train(steps=4, chains=chains)
+    lines = repr(result).splitlines()
+    assert [line.split("  ")[0] for line in lines] == names
+    assert lines[3] == "steps             4 (all steps done)"
+    result = train(steps=4, chains=chains, run=tmp_path / "run", metrics=lambda x: {"first": x[0]})
+    lines = repr(dataclasses.replace(result, advice="look again")).splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["first", *names, "run", "advice"]
+    assert lines[-2:] == [f"run               {tmp_path / 'run'}", "advice            look again"]
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda result: pickle.loads(pickle.dumps(result))])  # noqa: S301 (our own)
@@ -408,6 +424,19 @@ WRONG = [
     ),
     ({"algorithm": gl.amc(temperature=lambda n: jnp.ones(2))}, "temperature must return one number, got an array of"),
 ]
+
+
+@settings
+class Unnamed:
+    """A kernel of a user's own that lacks what the engine needs."""
+
+    def step(self, noise, state, evaluate, is_new_batch):
+        raise AssertionError("made a step")
+
+
+def test_a_kernel_that_lacks_a_part_is_refused():
+    with pytest.raises(ValueError, match=r"^algorithm must have name, needs_gradient, draw, .*; Unnamed has no name$"):
+        train(Unnamed())
 
 
 @pytest.mark.parametrize(("wrong", "message"), WRONG)

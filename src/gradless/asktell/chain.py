@@ -85,6 +85,10 @@ class AskTell:
         self._open: set[Ticket] = set()  # asked for, neither answered nor thrown away
         self._told: dict[Ticket, float] = {}  # answered before their turn
 
+    def __repr__(self) -> str:
+        numbers = f"loss {self.loss:.6g}, best {self.best.loss:.6g}, sigma {self.sigma:.3g}"
+        return f"AskTell(step {self.step:,}, {numbers})"
+
     @property
     def has_begun(self) -> bool:
         """Whether the loss of x0 is known."""

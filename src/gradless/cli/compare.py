@@ -16,11 +16,11 @@ from gradless.cli.errors import one_line
 from gradless.cli.follow import enable_float64, see_through
 from gradless.cli.problem_options import load_problem
 from gradless.cli.progress import print_json
-from gradless.cli.summary import spread
 from gradless.engine.disk.stored import checked_meta
 from gradless.engine.plan import Plan
 from gradless.engine.program import GOING
 from gradless.engine.session import Session
+from gradless.engine.summary import spread
 from gradless.experiments.workshop import has_checkpoint
 from gradless.kernels import ALGORITHMS, algorithm_to_json
 from gradless.plots import columns, draw_comparison

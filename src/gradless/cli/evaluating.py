@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from gradless.cli.console import told_if_possible
-from gradless.cli.progress import PLAIN_SECONDS, print_json
-from gradless.cli.summary import ENDINGS, sparkline
+from gradless.cli.progress import print_json
 from gradless.command.optimization import Optimization
+from gradless.engine.progress import PLAIN_SECONDS
+from gradless.engine.summary import ENDINGS, aligned, sparkline
 
 Follow = Callable[[Optimization], None]
 
@@ -117,9 +118,8 @@ def show(console: Console, run: Optimization, path: str, is_quiet: bool, is_json
         if run.rows:
             rows.append(("best parameters", str(run.best_path)))
         rows.append(("run", path))
-        width = max(len(name) for name, _ in rows) + 2
-        for name, words in rows:
-            console.print(f"{name:<{width}}{words}")
+        for line in aligned(rows):
+            console.print(line)
 
 
 def _numbers(run: Optimization) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """What a person sees while a run goes on: a live line in a terminal, plain lines elsewhere, JSON for machines."""
 
-import math
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +11,10 @@ from rich.table import Column
 
 from gradless.cli.console import told_if_possible
 from gradless.engine.plan import LARGEST
+from gradless.engine.progress import PLAIN_SECONDS, PlainLines, Recent, describe
 from gradless.engine.session import Listener, Session
-from gradless.records import COLUMNS, json_text
+from gradless.records import json_text
 
-PLAIN_SECONDS = 5.0  # between plain lines
 WIDE = 120  # columns of a terminal that has room for a bar too
 
 
@@ -26,7 +24,7 @@ def follower(console: Console, run: str, is_quiet: bool, is_json: bool) -> Liste
         return JsonLines(run)
     if is_quiet:
         return Listener()
-    return LiveLine(console) if console.is_terminal else PlainLines(console)
+    return LiveLine(console) if console.is_terminal else plain_lines(console)
 
 
 def report_to(console: Console, is_json: bool) -> Callable[[str], None]:
@@ -39,40 +37,14 @@ def report_to(console: Console, is_json: bool) -> Callable[[str], None]:
     return (lambda words: print_json({"event": "warning", "text": words})) if is_json else report
 
 
-class Recent:
-    """Steps per second, and the share of them each chain accepted, over the last moments."""
+def plain_lines(console: Console, seconds: float = PLAIN_SECONDS) -> PlainLines:
+    """Return the listener that prints a line every few seconds."""
 
-    def __init__(self) -> None:
-        self.moments: list[tuple[float, int, np.ndarray]] = []  # time, step, and what was accepted up to there
+    def tell(words: str) -> None:
+        with told_if_possible():
+            console.print(words)
 
-    def update(self, t: int, flags: np.ndarray) -> None:
-        """Take note that step t is done."""
-        self.moments = [*self.moments[-9:], (time.monotonic(), t, flags.sum(axis=1))]
-
-    @property
-    def pace(self) -> float:
-        """Steps per second."""
-        (before, t_before, _), (now, t, _) = self.moments[0], self.moments[-1]
-        return (t - t_before) / (now - before) if now > before else 0.0
-
-    def acceptance(self, chain: int) -> float:
-        """Accepted steps of a chain, as a share; not a number before its first step."""
-        steps = self.moments[-1][1] - self.moments[0][1]
-        return sum(int(accepted[chain]) for _, _, accepted in self.moments[1:]) / steps if steps else math.nan
-
-
-def describe(session: Session, recent: Recent) -> str:
-    """Return the present numbers of a run in one line; of several chains the best."""
-    losses = [float(chain.carry.state.loss) for chain in session.chains if chain.carry is not None]
-    best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else 0
-    words = [f"U {losses[best]:.5g}"]
-    words += [f"{name} {value:.4g}" for name, value in session.last_record(best).items() if name not in COLUMNS]
-    chain = session.chains[best]
-    if hasattr(chain.carry.state, "sigma"):  # a gradient has neither
-        acceptance = recent.acceptance(best)
-        words += [] if math.isnan(acceptance) else [f"A {acceptance:.3g}"]
-        words += [f"σ {float(chain.carry.state.sigma):.3g}"]
-    return "  ".join([*words, f"{recent.pace:,.0f} steps/s" if recent.pace >= 10 else f"{recent.pace:.2g} steps/s"])
+    return PlainLines(tell, seconds)
 
 
 class LiveLine(Listener):
@@ -107,23 +79,6 @@ class LiveLine(Listener):
     def finished(self, session: Session) -> None:
         """Leave the last line standing."""
         self.progress.stop()
-
-
-class PlainLines(Listener):
-    """A line every few seconds, for logs."""
-
-    def __init__(self, console: Console, seconds: float = PLAIN_SECONDS):
-        self.console, self.seconds, self.recent = console, seconds, Recent()
-        self.last = -math.inf
-
-    def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
-        """Print a line when it is time."""
-        self.recent.update(session.t, flags)
-        if time.monotonic() - self.last >= self.seconds:
-            self.last = time.monotonic()
-            total = f" of {session.steps:,}" if session.steps < LARGEST else ""
-            with told_if_possible():
-                self.console.print(f"step {session.t:,}{total}  {describe(session, self.recent)}")
 
 
 class JsonLines(Listener):

@@ -18,7 +18,7 @@ from gradless.cli.errors import one_line
 from gradless.cli.flags import Duration
 from gradless.cli.follow import enable_float64, stopping_cleanly
 from gradless.cli.interrupts import EXIT_CODES
-from gradless.cli.progress import LiveLine, PlainLines
+from gradless.cli.progress import LiveLine, plain_lines
 from gradless.data.store import DataUnavailable
 from gradless.engine.session import Listener
 from gradless.experiments import FIGURES, SCALES, module_of
@@ -159,7 +159,7 @@ class Reproduction:
         """Return who shows the progress of a run."""
         if self.is_quiet:
             return Listener()
-        return LiveLine(self.console) if self.console.is_terminal else PlainLines(self.console, LOG_SECONDS)
+        return LiveLine(self.console) if self.console.is_terminal else plain_lines(self.console, LOG_SECONDS)
 
 
 @contextlib.contextmanager

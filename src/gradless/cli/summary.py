@@ -2,43 +2,24 @@
 
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from gradless.cli.console import told_if_possible
 from gradless.engine.result import Result
-
-ENDINGS = {
-    "steps": "all steps done",
-    "target": "target reached",
-    "evaluations": "all evaluations done",
-    "frozen": "frozen: the moves have become too small to change x",
-    "diverged": "diverged: the loss is no longer a number",
-    "time": "time is up",
-}
-BARS = "▁▂▃▄▅▆▇█"
+from gradless.engine.summary import aligned, rows_of, sparkline, spread
 
 
 @told_if_possible()
 def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
     """Print the summary of a run."""
     if is_quiet:
-        console.print("  ".join([f"U {spread(result.loss)}", *_metrics(result), run]))
+        metrics = [f"{name} {spread(value)}" for name, value in result.metrics.items()]
+        console.print("  ".join([f"U {spread(result.loss)}", *metrics, run]))
         return
-    rows = [(name, spread(value)) for name, value in result.metrics.items()]
-    rows.append(("loss U", f"{spread(result.loss)}   {sparkline(result.trace)}"))
-    if not np.all(np.isnan(result.sigma)):
-        rows.append(("acceptance", spread(result.acceptance)))
-        rows.append(("sigma at the end", spread(result.sigma)))
-    rows.append(("steps", f"{result.steps:,} ({ENDINGS.get(result.stopped_by, result.stopped_by)})"))
-    rows.append(("evaluations", f"{result.evaluations:,} of the loss, {result.samples:,} samples"))
-    rows.append(("time", f"{result.seconds:.1f} s, and {result.compile_seconds:.1f} s to compile"))
-    if result.nonfinite:
-        rows.append(("rejected", f"{result.nonfinite:,} proposals whose loss was not a number"))
-    rows.append(("run", run))
-    width = max(len(name) for name, _ in rows) + 2
-    for name, words in rows:
-        console.print(f"{name:<{width}}{words}", style="bold" if name in result.metrics else None)
+    course = {"loss U": f"   {sparkline(result.trace)}"}
+    rows = [(name, words + course.get(name, "")) for name, words in rows_of(result)] + [("run", run)]
+    for (name, _), line in zip(rows, aligned(rows), strict=True):
+        console.print(line, style="bold" if name in result.metrics else None)
     if result.advice:
         console.print(result.advice, style="yellow")
 
@@ -48,29 +29,3 @@ def as_json(result: Result, run: str) -> dict[str, Any]:
     names = ("loss", "metrics", "steps", "acceptance", "sigma", "evaluations", "samples", "nonfinite", "seconds")
     table = {name: getattr(result, name) for name in (*names, "compile_seconds", "stopped_by", "advice")}
     return {"event": "result", **table, "run": run}
-
-
-def sparkline(trace: Any, width: int = 40) -> str:
-    """Return the course of the loss in a line of little bars, on a logarithmic scale where the loss is positive."""
-    loss = np.atleast_2d(trace["loss"])
-    loss = np.where(np.isfinite(loss), loss, np.nan)
-    values = np.nanmedian(loss[:, ~np.isnan(loss).all(axis=0)], axis=0)
-    if len(values) < 2:
-        return ""
-    values = values[np.linspace(0, len(values) - 1, min(width, len(values))).astype(int)]
-    values = np.log(values) if (values > 0).all() else values
-    low, high = values.min(), values.max()
-    heights = (values - low) / (high - low) if high > low else np.zeros_like(values)
-    return "".join(BARS[int(height * (len(BARS) - 1) + 0.5)] for height in heights)
-
-
-def _metrics(result: Result) -> list[str]:
-    return [f"{name} {spread(value)}" for name, value in result.metrics.items()]
-
-
-def spread(values: Any) -> str:
-    """Return a number, or of several chains the median and the extremes."""
-    numbers = np.ravel(values)
-    if len(numbers) == 1 or np.isnan(numbers).all():
-        return f"{numbers[0]:.5g}"
-    return f"median {np.nanmedian(numbers):.5g}, from {np.nanmin(numbers):.5g} to {np.nanmax(numbers):.5g}"

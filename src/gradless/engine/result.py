@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradless.engine.summary import aligned, rows_of
 from gradless.types import Params
 
 
@@ -45,9 +46,11 @@ class Trace(Mapping[str, np.ndarray]):
         return f"Trace({len(self._columns.get('step', ()))} records of {', '.join(self._columns)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A trained net and how it came about; arrays have the chain axis first when there are several chains.
+
+    `print(result)` tells the numbers in a few lines, `gl.plot(result)` draws the trace.
 
     params: the net, a pytree like the one it began with.
     loss: U of params on the data of the last step.
@@ -65,6 +68,7 @@ class Result:
     advice: one line on what looks wrong, if something does.
     state: the algorithm's own state at the end.
     run: the folder in which the run was recorded.
+    algorithm: the name of the algorithm.
     """
 
     params: Params
@@ -83,3 +87,9 @@ class Result:
     advice: str | None = None
     state: Any = None
     run: str | None = None
+    algorithm: str = ""
+
+    def __repr__(self) -> str:
+        # Not all fields: params and state may hold millions of numbers.
+        last = [("run", self.run), ("advice", self.advice)]
+        return "\n".join(aligned([*rows_of(self), *((name, words) for name, words in last if words)]))

@@ -281,6 +281,7 @@ class Session:
             stopped_by=self.stopped_by or "going",
             advice=advice(self),
             state=stacked,
+            algorithm=self.chains[0].algorithm.name,
         )
 
     def _metrics(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from gradless.engine.packed import read_as_bytes
 from gradless.engine.placing import as_device, as_host
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
 from gradless.engine.program import Program
+from gradless.engine.progress import watching
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
 from gradless.engine.session import Session, is_x64, precision_of
@@ -34,6 +35,7 @@ from gradless.threefry import root_key
 from gradless.types import Algorithm, Key, Loss, Params
 
 Metrics = Callable[..., dict[str, jax.Array]]
+PARTS = ("name", "needs_gradient", "draw", "init", "step", "reset", "evaluations")  # of an `Algorithm`
 
 
 def train(
@@ -60,6 +62,7 @@ def train(
     overwrite: bool = False,
     checkpoint_every: float = 30.0,
     callback: Callable[[dict[str, Any]], None] | None = None,
+    progress: bool | None = None,
     speculate: int | str | None = None,
     mesh: Mesh | None = None,
 ) -> Result:
@@ -94,6 +97,9 @@ def train(
         samples, loss, acceptance (since the last call), sigma, nonfinite, is_frozen, and metrics (a dict, of the last
         record); arrays with one number per chain where there are several. StopIteration in it ends the run; any other
         exception ends it too, leaves a checkpoint of that step in the folder of the run, and is raised here.
+    progress: whether to show a line of present numbers while the run goes on; by default in a terminal and in a
+        notebook, where the line is wiped out at the end, and not with a callback, which may print. True prints a line
+        every few seconds elsewhere too.
     speculate: proposals evaluated at a time, as if all but the last were rejected, or "auto"; the chain is the same.
     mesh: `gl.mesh(chains=, proposals=, data=)`, the devices to use; by default one proposal on each at a time.
     """
@@ -121,11 +127,12 @@ def train(
     )
     given: dict[str, Any] = {"data": data, "metrics": metrics, "test": test, "mesh": mesh}
     listeners = [Callback(callback)] if callback is not None else []
-    session = begun(
-        lambda: prepare(algorithm, loss, params, plan, **given), run, algorithm, plan, about={}, overwrite=overwrite
-    )
-    session.listeners += listeners
-    session.go()
+    with watching(progress, callback) as watchers:
+        session = begun(
+            lambda: prepare(algorithm, loss, params, plan, **given), run, algorithm, plan, about={}, overwrite=overwrite
+        )
+        session.listeners += [*watchers, *listeners]
+        session.go()
     return dataclasses.replace(session.result(), run=None if run is None else str(run))
 
 
@@ -293,6 +300,8 @@ def _nested(value: Any) -> Any:
 def _check_algorithm(algorithm: Any) -> None:
     if not dataclasses.is_dataclass(algorithm) or isinstance(algorithm, type) or not hasattr(algorithm, "step"):
         raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
+    if missing := [part for part in PARTS if not hasattr(algorithm, part)]:
+        raise ValueError(f"algorithm must have {', '.join(PARTS)}; {type(algorithm).__name__} has no {missing[0]}")
 
 
 def _per_chain(algorithm: Algorithm, num_chains: int) -> list[Algorithm]:

@@ -10,6 +10,7 @@ from gradless.engine.devices.mesh import Mesh
 from gradless.engine.devices.processes import is_first
 from gradless.engine.disk.recording import go_along, go_on_recording
 from gradless.engine.plan import LARGEST
+from gradless.engine.progress import watching
 from gradless.engine.result import Result
 from gradless.engine.session import Listener, Session
 from gradless.engine.train import Metrics
@@ -84,6 +85,7 @@ def resume(
     algorithm: Algorithm | None = None,
     time_budget: float | None = None,
     callback: Callable[[dict[str, Any]], None] | None = None,
+    progress: bool | None = None,
     trust: bool = False,
     speculate: int | str | None = None,
     mesh: Mesh | None = None,
@@ -100,7 +102,7 @@ def resume(
     error: the error function of progressive batches.
     algorithm: only where the run's cannot be read back, because one of its settings was a function.
     time_budget: seconds after which the run stops, counted from now.
-    callback: as in `gl.train`.
+    callback, progress: as in `gl.train`.
     speculate, mesh: as in `gl.train`; they may differ from those the run was begun with, and the chain stays the same.
     trust: whether to import the module of a run of `module:object`, which runs that module's code.
     """
@@ -112,7 +114,7 @@ def resume(
             f"{', '.join(given)} without loss: a run of a named problem has its own, and a run of a Python loss needs "
             "loss= too"
         )
-    with mode_of(run):
+    with mode_of(run), watching(progress, callback) as watchers:
         session = reopen(
             run,
             steps=steps,
@@ -120,7 +122,7 @@ def resume(
             algorithm=algorithm,
             problem=problem,
             trust=trust,
-            listeners=listeners,
+            listeners=[*watchers, *listeners],
             speculate=speculate,
             mesh=mesh,
         )

@@ -78,4 +78,5 @@ def tune_problem(problem: Problem, algorithm: Algorithm, plan: Plan) -> Tuning:
         steps=max(50, min(plan.steps // 20, 500)),
         seed=plan.seed,
         precision=plan.precision,
+        progress=False,  # the command says what it is doing
     )

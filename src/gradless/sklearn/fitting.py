@@ -284,5 +284,6 @@ def _tuned(job: Job, units: Units | None, given: Given, plan: Plan) -> float:
         seed=plan.seed,
         precision=plan.precision,
         stop_when_frozen=True,
+        progress=False,  # a fit is silent unless it is verbose
     )
     return tuning.sigma
