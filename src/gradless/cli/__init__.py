@@ -17,18 +17,18 @@ from gradless.cli.errors import told
 # Each command lives in the file of its name and is imported only when it is called.
 COMMANDS = {
     "train": "train a named problem, or your own as module:object",
-    "resume": "go on with a run from its last checkpoint",
+    "resume": "continue a run from its last checkpoint",
     "replay": "rebuild the net of a run at any step",
     "sweep": "try many settings at once, with the plot",
     "compare": "train one problem by several algorithms, with the plot",
     "optimize": "minimise what an outside program computes",
-    "report": "a page about a run, or several compared",
-    "watch": "the same page live, on this machine only",
-    "reproduce": "the paper's figures, PASS or FAIL for each claim",
-    "bench": "steps per second against others and against the machine",
+    "report": "write a page about a run, or about several compared",
+    "watch": "show the same page live, on this machine only",
+    "reproduce": "make the paper's figures, with PASS or FAIL for each claim",
+    "bench": "measure steps per second, against other libraries and the machine's limit",
     "launch": "start several processes on this machine that work on one run",
     "data": "fetch a data set and say where it is",
-    "doctor": "devices, versions, what is missing",
+    "doctor": "show devices, versions, what is missing",
 }
 
 

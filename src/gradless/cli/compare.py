@@ -176,7 +176,9 @@ def _tell(tables: dict[str, dict[str, Any]], metrics: list[str], picture: Path) 
 command = shared.command_with_problem(
     "compare",
     [
-        click.Option(["--algorithms"], help="with commas; by default all that the problem has settings for"),
+        click.Option(
+            ["--algorithms"], help="names with commas between (default: all that the problem has settings for)"
+        ),
         click.Option(["--sigma"], type=float, help="initial move scale, of mc and amc"),
         *[option for option in shared.ALGORITHM_OPTIONS if option.name not in ("algorithm", "sigma")],
         *shared.LENGTH_OPTIONS,

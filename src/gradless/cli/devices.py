@@ -48,9 +48,11 @@ class Speculate(click.ParamType):
 
 DEVICE_OPTIONS = [
     click.Option(["--speculate"], type=Speculate(), help="proposals evaluated at a time; the chain stays the same"),
-    click.Option(["--mesh"], type=MeshText(), help="devices, for instance proposals=4,data=2"),
-    click.Option(["--distributed"], is_flag=True, help="one of several processes, under Slurm, Open MPI or torchrun"),
-    click.Option(["--coordinator"], metavar="HOST:PORT", help="of process 0, where nothing else tells"),
+    click.Option(["--mesh"], type=MeshText(), help="spread over devices, for instance proposals=4,data=2"),
+    click.Option(
+        ["--distributed"], is_flag=True, help="this is one of several processes, under Slurm, Open MPI or torchrun"
+    ),
+    click.Option(["--coordinator"], metavar="HOST:PORT", help="address of process 0, where no launcher tells it"),
     click.Option(["--process"], type=click.IntRange(0), help="which of the processes this is, from 0"),
     click.Option(["--processes"], type=click.IntRange(1), help="how many there are"),
 ]

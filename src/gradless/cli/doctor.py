@@ -21,7 +21,7 @@ OPTIONAL = {
 
 @click.command()
 def command() -> None:
-    """Tell devices, versions, threads, precision, and which optional parts are missing."""
+    """Show devices, versions, threads, precision, and which optional parts are missing."""
     import jax
 
     packages = ("gradless", "jax", "jaxlib", "numpy", "optax", "safetensors", "scikit-learn", "matplotlib")

@@ -111,7 +111,7 @@ ALGORITHM_OPTIONS = [
     click.Option(["--signal-norm/--no-signal-norm"], default=None, help="scale moves by the neurons' inputs"),
     click.Option(["--temperature"], type=Temperature(), help="START:END anneals over the run (default: 0)"),
     click.Option(["--sigma-decay"], type=float, help="factor on sigma after n_s rejections (default: 0.95)"),
-    click.Option(["--learning-rate"], type=float, help="of gd and adam"),
+    click.Option(["--learning-rate"], type=float, help="step size of gd and adam"),
     click.Option(["--clip"], type=float, help="largest gradient norm, of gd and adam"),
 ]
 
@@ -119,8 +119,8 @@ LENGTH_OPTIONS = [
     click.Option(["--steps"], type=int, help="number of steps"),
     click.Option(["--epochs"], type=int, help="passes over the data, as records count them, instead of --steps"),
     click.Option(["--time"], type=Duration(), help="stop after this time, for instance 2h"),
-    click.Option(["--target-loss"], type=float, help="stop when the loss gets there"),
-    click.Option(["--target-metric"], help='stop when a metric gets there, for instance "accuracy >= 0.9"'),
+    click.Option(["--target-loss"], type=float, help="stop when the loss is this low"),
+    click.Option(["--target-metric"], help='stop when a metric meets this, for instance "accuracy >= 0.9"'),
     click.Option(["--stop-when-frozen"], is_flag=True, default=None, help="stop when moves are too small to change x"),
 ]
 
@@ -134,7 +134,7 @@ RUN_OPTIONS = [
     click.Option(
         ["--select-every"],
         type=click.IntRange(1),
-        help="steps until the best chains replace the worst",
+        help="steps between selections: the best chains replace the worst",
     ),
     click.Option(["--select-fraction"], type=float, help="share of the chains that is replaced (default: 0.25)"),
     click.Option(["--checkpoint-every"], type=Duration(), metavar="SECONDS", help="between checkpoints (default: 30)"),

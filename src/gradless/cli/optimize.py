@@ -63,9 +63,12 @@ OPTIONS: list[click.Parameter] = [
     click.Option(
         ["--workers"], type=click.IntRange(1, MOST_ROWS), default=1, help="evaluations at a time; the chain is the same"
     ),
-    click.Option(["--timeout"], type=Duration(), help="end an evaluation after this time; it has failed"),
+    click.Option(["--timeout"], type=Duration(), help="end an evaluation after this time, as a failure"),
     click.Option(
-        ["--retries"], type=click.IntRange(0), default=0, help="tries after a failure, then it is a rejection"
+        ["--retries"],
+        type=click.IntRange(0),
+        default=0,
+        help="further tries after a failure; then the move is rejected",
     ),
     click.Option(["--average"], type=click.IntRange(1), default=1, help="evaluations of each point, for noisy losses"),
     click.Option(
@@ -78,9 +81,9 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--steps"], type=click.IntRange(1), help=f"number of steps; {STEPS} where nothing else ends the run"),
     click.Option(["--evaluations"], type=click.IntRange(1), help="number of evaluations, those thrown away included"),
     click.Option(["--time"], type=Duration(), help="stop after this time, for instance 2h"),
-    click.Option(["--target-loss"], type=float, help="stop when the loss gets there"),
+    click.Option(["--target-loss"], type=float, help="stop when the loss is this low"),
     click.Option(["--record-every"], type=click.IntRange(1), help="steps between records (default: 1/1000 of all)"),
-    click.Option(["--resume"], is_flag=True, help="go on with the run in --run; nothing is evaluated twice"),
+    click.Option(["--resume"], is_flag=True, help="continue the run in --run; nothing is evaluated twice"),
     click.Option(["--trust"], is_flag=True, help="with --resume: run the program that the run names"),
     *OUTPUT_OPTIONS,
 ]
@@ -227,6 +230,6 @@ command = click.Command(
     params=OPTIONS,
     callback=optimize,
     help="Minimise what an outside program computes. {params} in the command becomes the name of a file with the "
-    "parameters, {result} the name of the file to which the program writes its loss (without {result} it prints it), "
-    "{seed} a number for a noisy program, another for each evaluation.",
+    "parameters, {result} the name of the file to which the program writes its loss (without {result} it prints the "
+    "loss), {seed} a number for a noisy program, different for each evaluation.",
 )

@@ -12,13 +12,15 @@ from gradless.cli.follow import enable_float64
 
 @click.command()
 @click.argument("runs", type=click.Path(), nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", "-o", type=click.Path(), help="the page; by default report.html in the run, of several here")
+@click.option(
+    "--out", "-o", type=click.Path(), help="the file to write (default: report.html in the run; for several runs, here)"
+)
 @click.option("--overwrite", is_flag=True, help="replace a file that is no report of gradless")
 @click.option("--trust", is_flag=True, help="run the code of the module that a run of module:object names")
 def command(runs: tuple[str, ...], out: str | None, overwrite: bool, trust: bool) -> None:
     """Write one self-contained page about RUN, or about several compared.
 
-    It opens from disk in any browser and asks no network for anything. A folder of runs stands for all of them that
+    It opens from disk in any browser and loads nothing from a network. A folder of runs stands for all of them that
     can be read. Of a run of your own problem (module:object) the page shows what the net says only with --trust.
     """
     enable_float64()

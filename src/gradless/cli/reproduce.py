@@ -34,19 +34,22 @@ LOG_SECONDS = 60.0  # between lines of progress where there is no terminal
 @click.argument("figures", nargs=-1)
 @click.option("--scale", type=click.Choice(SCALES), default="quick", show_default=True, help="how much to run")
 @click.option(
-    "--out", "-o", type=click.Path(file_okay=False), help="where to, one scale per folder; reproduction/<scale>"
+    "--out",
+    "-o",
+    type=click.Path(file_okay=False),
+    help="where to write, one scale per folder (default: reproduction/<scale>)",
 )
 @click.option("--redraw", is_flag=True, help="draw and judge again from the saved data, without running")
-@click.option("--time", "budget", type=Duration(), help="stop after this time; the same command goes on")
+@click.option("--time", "budget", type=Duration(), help="stop after this time; the same command continues")
 @click.option("--quiet", is_flag=True, help="only the table")
 def command(
     figures: tuple[str, ...], scale: str, out: str | None, redraw: bool, budget: float | None, quiet: bool
 ) -> None:
     """Reproduce the paper's figures: run, draw, and say PASS or FAIL for each claim.
 
-    FIGURES are F1 to F8 and E2 (the Langevin equation); all of them if none is given. A reproduction that was stopped
-    goes on where it was with the same command. Runs that a figure's tables hold to their end are not made again,
-    but for the short ones of F3 and E2.
+    FIGURES are F1 to F8 and E2 (the Langevin equation); all of them if none is given. The same command continues a
+    reproduction that was stopped. Runs that a figure's tables hold to their end are not made again, except for the
+    short ones of F3 and E2.
     """
     enable_float64()
     console = plain_console()

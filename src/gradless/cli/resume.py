@@ -19,9 +19,9 @@ from gradless.cli.follow import enable_float64, resume_command, see_through
 @click.option("--quiet", is_flag=True, help="only the last line")
 @click.option("--json", is_flag=True, help="one JSON object per line, for machines")
 def command(run: str, **flags: Any) -> None:
-    """Go on with RUN from its last good checkpoint, bit for bit as if it had never stopped.
+    """Continue RUN from its last good checkpoint, bit for bit as if it had never stopped.
 
-    Without --steps and --time it goes on to what it was meant for: its steps, or the rest of its time.
+    Without --steps and --time it continues to its original limit: its steps, or the rest of its time.
 
     A run of your own problem (module:object) needs --trust: its settings say which module is imported, and a run that
     came from elsewhere could name any.

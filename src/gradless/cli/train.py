@@ -65,5 +65,6 @@ command = shared.command_with_problem(
         *shared.OUTPUT_OPTIONS,
     ],
     train,
-    "Train PROBLEM and record the run. What no flag sets is the problem's own choice, as in the paper.",
+    "Train PROBLEM and record the run. Settings that no flag gives are the problem's own: the paper's, where it gives "
+    "them.",
 )
