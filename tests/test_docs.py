@@ -33,8 +33,9 @@ WITH_PYTHON = [page for page in PAGES if blocks(page, "python") and page != KERN
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
-def test_the_python_of_a_page_runs(page):
-    """From top to bottom, as a reader would type it."""
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    """From top to bottom, as a reader would type it, in a folder that takes what it writes."""
+    monkeypatch.chdir(tmp_path)
     names = {}
     for number, block in enumerate(blocks(page, "python")):
         exec(compile(block, f"{page.name}, block {number}", "exec"), names)  # noqa: S102 (our own pages)
