@@ -15,7 +15,7 @@ from gradless.models import MLP
 from gradless.plots import new_figure, save, say_not_run
 from gradless.types import Algorithm
 
-TITLE = "acceptance against loss and size of the net"
+TITLE = "Acceptance against loss and size of the net"
 ALGORITHMS: dict[str, Algorithm] = {
     "mc": Metropolis(sigma=1e-3),
     "amc": AMC(sigma=1e-2, epsilon=1e-2, n_s=100, signal_norm=True),

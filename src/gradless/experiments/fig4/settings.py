@@ -8,7 +8,7 @@ import numpy as np
 from gradless.kernels import AMC, Adam, GradientDescent
 from gradless.types import Algorithm
 
-TITLE = "a logarithm with a fast sine on it: larger epsilon learns the sine sooner"
+TITLE = "A logarithm with a fast sine on it: larger epsilon learns the sine sooner"
 INIT = "gaussian:0.1"  # N(0, sigma_0^2) for all five
 EPSILONS = (5e-3, 0.0, -5e-3)
 NAMES = {epsilon: f"amc {epsilon:g}" for epsilon in EPSILONS}
