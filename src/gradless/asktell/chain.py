@@ -17,7 +17,7 @@ from gradless.kernels.bounded import Bounded
 from gradless.records import DamagedError
 from gradless.types import Algorithm
 
-KINDS = START, MOVE, AGAIN = "start", "move", "again"
+KINDS = START, MOVE, AGAIN = "start", "move", "again"  # saved files and {seed} hold their places: keep the order
 COUNTS = ("after", "accepted", "nonfinite", "evaluations", "wasted")
 MOST_ROWS = 1 << 16
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from gradless.asktell import AskTell
+from gradless.asktell.chain import KINDS
 from gradless.command.files import SUFFIXES, params_bytes
 from gradless.command.journal import Entry, Journal
 from gradless.command.program import Job, Outcome, OutsideProgram
 from gradless.engine.loop import is_record
 from gradless.records import Metrics, RunDirectory, RunError, write_atomic
 
-KINDS = ("start", "move", "again")
 BEST_SECONDS = 5.0  # between writes of the best point
 TOLD_EVERY = 256  # steps, while those of an earlier sitting are made again
 TOLD_FAILURES = 3  # told one by one; the summary counts the others
