@@ -13,8 +13,8 @@ from pathlib import Path
 
 from gradless.experiments import FIGURES, module_of
 from gradless.experiments.page import claims_as_markdown, cost_in_words
-from gradless.experiments.workshop import has_checkpoint, is_finished
-from gradless.records import list_checkpoints
+from gradless.experiments.workshop import is_finished
+from gradless.records import has_checkpoint, list_checkpoints
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "results.md"

@@ -21,10 +21,19 @@ from gradless.engine.plan import Plan
 from gradless.engine.program import GOING
 from gradless.engine.session import Session
 from gradless.engine.summary import spread
-from gradless.experiments.workshop import has_checkpoint
 from gradless.kernels import ALGORITHMS, algorithm_to_json
 from gradless.plots import columns, draw_comparison
-from gradless.records import COLUMNS, Checkpoint, Metrics, RunDirectory, RunError, in_shell, load_newest, next_run_path
+from gradless.records import (
+    COLUMNS,
+    Checkpoint,
+    Metrics,
+    RunDirectory,
+    RunError,
+    has_checkpoint,
+    in_shell,
+    load_newest,
+    next_run_path,
+)
 from gradless.report.curves import last_known, overall_acceptance
 from gradless.runs import reopen, start_problem
 from gradless.types import Algorithm

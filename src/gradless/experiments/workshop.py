@@ -15,7 +15,7 @@ from gradless.engine.session import Listener, Session
 from gradless.experiments.tables import COSTS, table_so_far, write_table
 from gradless.plots import columns
 from gradless.problems import make_problem
-from gradless.records import Metrics, RunDirectory, RunError, list_checkpoints, load_newest
+from gradless.records import Metrics, RunDirectory, RunError, has_checkpoint, load_newest
 from gradless.runs import parse_batch, reopen, start_problem
 from gradless.types import Algorithm
 
@@ -163,12 +163,6 @@ def is_finished(path: Path) -> bool:
 def mark_finished(path: Path) -> None:
     """Note that a run has ended by itself."""
     (path / "finished").touch()
-
-
-def has_checkpoint(path: Path) -> bool:
-    """Return whether a run has got anywhere: a damaged one too, which must be told and never begun anew."""
-    folder = path / "checkpoints"
-    return folder.is_dir() and bool(list_checkpoints(folder))
 
 
 def read_run(path: Path) -> Run:

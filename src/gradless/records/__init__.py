@@ -8,7 +8,7 @@ from .events import EVENTS, event_files
 from .lock import RunLock, living_holder, read_holder
 from .metrics import COLUMNS, Metrics
 from .recorder import Recorder
-from .run_directory import RunDirectory, next_run_path
+from .run_directory import RunDirectory, has_checkpoint, next_run_path
 from .shell import in_shell
 from .tail import Tail
 
@@ -28,6 +28,7 @@ __all__ = [
     "Tail",
     "check_meta",
     "event_files",
+    "has_checkpoint",
     "in_shell",
     "list_checkpoints",
     "living_holder",

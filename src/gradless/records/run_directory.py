@@ -8,6 +8,7 @@ from typing import Any
 
 from . import disk, durable, json_text
 from .accepted import AcceptedLog
+from .checkpoints import list_checkpoints
 from .errors import DamagedError, NewerFormatError, RunError
 from .lock import RunLock
 from .overwrite import clear_run
@@ -154,6 +155,12 @@ def next_run_path(root: str | Path, problem: str, today: date) -> Path:
     except OSError as error:
         raise _cannot("make", root, error) from error
     return root / f"{stem}{number}"
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Return whether a run has got anywhere: a damaged one too, which must be told and never begun anew."""
+    folder = run / "checkpoints"
+    return folder.is_dir() and bool(list_checkpoints(folder))
 
 
 def _check_free(path: Path, overwrite: bool) -> None:

@@ -11,9 +11,10 @@ from gradless.engine.session import precision_of
 from gradless.experiments.fig4.medians import by_algorithm, last_before, overlap, step_of_outputs
 from gradless.experiments.fig4.settings import ALGORITHMS, INIT, NAMES, Cell, Scale, cells
 from gradless.experiments.tables import furthest, over, table_so_far, write_table
-from gradless.experiments.workshop import Run, Stopped, Workshop, has_checkpoint, is_finished, read_run
+from gradless.experiments.workshop import Run, Stopped, Workshop, is_finished, read_run
 from gradless.plots import held
 from gradless.problems import make_problem
+from gradless.records import has_checkpoint
 from gradless.runs import rebuild
 
 COLUMNS = (*Cell._fields, "chain", "step", "is_over", "loss", "pseudo_loss")  # of training.csv

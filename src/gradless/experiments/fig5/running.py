@@ -10,8 +10,9 @@ from gradless.experiments.fig5.problem import PROBLEM
 from gradless.experiments.fig5.regimes import steepest
 from gradless.experiments.fig5.settings import AGAIN, COLUMNS, FROM_LARGE, KINDS, LARGE, TARGET, TRAINING, Scale
 from gradless.experiments.tables import furthest, over, table_so_far, write_table
-from gradless.experiments.workshop import Workshop, has_checkpoint, is_finished, read_run
+from gradless.experiments.workshop import Workshop, is_finished, read_run
 from gradless.problems import make_problem
+from gradless.records import has_checkpoint
 from gradless.runs.replay import rebuild
 from gradless.types import Algorithm
 

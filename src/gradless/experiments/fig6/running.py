@@ -9,8 +9,9 @@ import numpy as np
 from gradless.engine.flat import Flattening
 from gradless.experiments.fig6.settings import DEEPER, DEPTHS, KINDS, TRAINED, Cell, Scale, cell_of, plan
 from gradless.experiments.tables import over, reach, table_so_far, write_table
-from gradless.experiments.workshop import Run, Workshop, has_checkpoint, is_finished, read_run
+from gradless.experiments.workshop import Run, Workshop, is_finished, read_run
 from gradless.problems import make_problem
+from gradless.records import has_checkpoint
 
 COLUMNS = (*Cell._fields, "chain", "steps", "loss", "induction", "end", "is_over")  # of runs.csv
 
