@@ -56,7 +56,7 @@ def minimize(
     algorithm: `gl.amc(...)` or `gl.metropolis(...)`; without it aMC with the settings that follow.
     sigma, epsilon, n_s, temperature: settings of aMC, see `gl.amc`.
     seed: of all random numbers.
-    maxfev: evaluations that the chain may use, 1000 for each number of x0 unless said.
+    maxfev: evaluations that the chain may use, by default 1000 for each number of x0.
     maxiter: steps that it may make.
     target: stop at a loss of this or less.
     xtol: stop when sigma falls below this.
@@ -65,7 +65,7 @@ def minimize(
     workers: how many processes evaluate at once, or an executor, or a map such as `pool.map`. They evaluate the next
         proposals ahead, as if each were rejected: the chain and its result are those of one worker.
     ahead: how many at once; by default the number of workers, or of the machine's cores where that is not known. One
-        worker evaluates one after the other, and nothing in vain.
+        worker evaluates one point after the other and wastes none.
     reevaluate_every: for noisy functions, see `gl.AskTell`.
 
     The result has x and fun (the best point; at zero temperature the last), nfev (all evaluations begun), wasted (those

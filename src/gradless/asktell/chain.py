@@ -136,7 +136,7 @@ class AskTell:
         return self._take({one: as_loss(value) for one, value in zip(self.tickets, losses, strict=True)})
 
     def save(self, path: str | Path) -> None:
-        """Write the chain to a file, whole or not at all; what is asked for and not yet told stays asked for."""
+        """Write the chain to a file, whole or not at all; points asked for before can still be told."""
         tensors, meta = self._contents()
         file.write(Path(path), tensors, {**meta, "algorithm": file.saveable(self.algorithm)})
 

@@ -68,14 +68,14 @@ def train(
 ) -> Result:
     """Train by `algorithm` and return the net, its loss and the trace.
 
-    algorithm: `gl.amc(...)`, `gl.metropolis(...)`, `gl.gradient_descent(...)` or `gl.adam(...)`; every number of it may
+    algorithm: `gl.amc(...)`, `gl.metropolis(...)`, `gl.gradient_descent(...)` or `gl.adam(...)`; every number in it may
         be an array with one value per chain.
     loss: `loss(params, batch)` with data, `loss(params)` without; one number, lower is better.
     params: a pytree from which every chain starts, or a function of a key from which each chain draws its own start
         (if it has an argument `sigma`, it is given the chain's initial move scale). Floating-point leaves are trained;
         all others are the same in every chain.
     data: a pytree of arrays with one leading axis over the samples.
-    steps: how many, in each chain.
+    steps: number of steps of each chain.
     batches: `gl.full_batch()` (default), `gl.minibatch(size)` or `gl.progressive(start, error)`.
     chains: how many independent chains, or which: `chains=[3]` runs chain number 3 alone, with the same moves.
     seed: of all random numbers of the run.
@@ -85,15 +85,15 @@ def train(
     precision: "float32" or "float64"; by default the parameters' own.
     record_every: steps between records of the trace; by default a thousand records, with a time budget at least one in
         a thousand steps, and early ones at powers of two.
-    target_loss, target_metric: a chain that gets there at a record ends; a metric is given as "accuracy >= 0.9".
+    target_loss, target_metric: a chain ends when a record of it meets this; a metric is given as "accuracy >= 0.9".
     time_budget: seconds after which the run stops.
     stop_when_frozen: end a chain whose moves have become too small to change x.
     select_every: copy the best chains over the worst every so many steps; off by default.
-    select_fraction: how many of the chains are copied.
-    run: a folder to record the run in, so that `gl.resume` can go on with it.
+    select_fraction: share of the chains that is replaced.
+    run: a folder to record the run in, so that `gl.resume` can continue it.
     overwrite: whether to replace an earlier run in that folder.
     checkpoint_every: seconds between checkpoints of a recorded run.
-    callback: called between chunks with a dict of where the run stands: step, steps, seconds, epoch, evaluations,
+    callback: called between chunks with a dict of the run's present numbers: step, steps, seconds, epoch, evaluations,
         samples, loss, acceptance (since the last call), sigma, nonfinite, is_frozen, and metrics (a dict, of the last
         record); arrays with one number per chain where there are several. StopIteration in it ends the run; any other
         exception ends it too, leaves a checkpoint of that step in the folder of the run, and is raised here.
@@ -101,7 +101,7 @@ def train(
         notebook, where the line is wiped out at the end, and not with a callback, which may print. True prints a line
         every few seconds elsewhere too.
     speculate: proposals evaluated at a time, as if all but the last were rejected, or "auto"; the chain is the same.
-    mesh: `gl.mesh(chains=, proposals=, data=)`, the devices to use; by default one proposal on each at a time.
+    mesh: `gl.mesh(chains=, proposals=, data=)`, the devices to use; by default each evaluates one proposal at a time.
     """
     check_switch("overwrite", overwrite)
     if run is not None and not isinstance(run, str | os.PathLike):

@@ -44,11 +44,11 @@ def tune_sigma(
 
     The loss is averaged over the second half of the trial, so that a lucky minibatch at its end does not decide.
 
-    algorithm: `gl.amc(...)` or `gl.metropolis(...)`; its sigma plays no part.
+    algorithm: `gl.amc(...)` or `gl.metropolis(...)`; its sigma is not used.
     loss, params, data: as in `gl.train`.
     sigmas: those to be tried.
     steps: of each trial.
-    settings: any other argument of `gl.train` but `chains`, of which there is one for each sigma.
+    settings: any other argument of `gl.train` except `chains`: there is one chain for each sigma.
     """
     if not hasattr(algorithm, "sigma"):
         raise ValueError(f"sigma can be tuned for Monte Carlo algorithms, got {algorithm.name}")

@@ -101,7 +101,7 @@ class GradientDescent(_Gradient):
 
 @settings
 class Adam(_Gradient):
-    """Adam, with the paper's (beta_1, beta_2) = (0.9, 0.999) unless said."""
+    """Adam, with the paper's (beta_1, beta_2) = (0.9, 0.999) by default."""
 
     name: ClassVar[str] = "adam"
 

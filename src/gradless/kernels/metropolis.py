@@ -24,7 +24,7 @@ class MetropolisState(NamedTuple):
 
 @settings
 class Metropolis:
-    """Metropolis Monte Carlo, at zero temperature unless said. Paper: Sec. II A."""
+    """Metropolis Monte Carlo, at zero temperature by default. Paper: Sec. II A."""
 
     name: ClassVar[str] = "mc"
     needs_gradient: ClassVar[bool] = False

@@ -36,7 +36,7 @@ class AMC(torch.optim.Optimizer):
     sigma: the initial move scale sigma_0.
     epsilon: the rate at which mu follows accepted moves.
     n_s: rejections in a row before sigma shrinks.
-    sigma_decay: the factor by which it does.
+    sigma_decay: the factor by which sigma shrinks.
     temperature: T, a number or a function of the step.
     signal_norm: scale moves by the neurons' inputs; needs modules.
     fixed_batch: the closure always computes the loss on the same data, so U(x) is kept: one call a step, not two.

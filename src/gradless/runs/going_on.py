@@ -90,17 +90,17 @@ def resume(
     speculate: int | str | None = None,
     mesh: Mesh | None = None,
 ) -> Result:
-    """Go on with a recorded run from its last good checkpoint, bit for bit as if it had never stopped.
+    """Continue a recorded run from its last good checkpoint, bit for bit as if it had never stopped.
 
-    A run of a named problem needs nothing but its folder. A run of a Python loss stores no code and needs what it was
-    begun with again.
+    A run of a named problem needs nothing but its folder. A run of a Python loss stores no code: what it was begun
+    with must be given again.
 
     run: the folder of the run.
-    steps: the total to reach; without it and `time_budget` the run goes on to what it was meant for, its steps or the
-        rest of its time.
+    steps: the total to reach; without it and `time_budget` the run continues to its original limit: its steps, or
+        the rest of its time.
     loss, params, data, metrics, test: as they were given to `gl.train`.
     error: the error function of progressive batches.
-    algorithm: only where the run's cannot be read back, because one of its settings was a function.
+    algorithm: needed only if the run's cannot be read back, because one of its settings was a function.
     time_budget: seconds after which the run stops, counted from now.
     callback, progress: as in `gl.train`.
     speculate, mesh: as in `gl.train`; they may differ from those the run was begun with, and the chain stays the same.

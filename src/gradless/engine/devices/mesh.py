@@ -28,9 +28,9 @@ class Mesh:
 def mesh(chains: int = 1, proposals: int = 1, data: int = 1, devices: Any = None) -> Mesh:
     """Spread a run over devices, the first of all that JAX has, here and in other processes.
 
-    chains: so many groups of devices, each with chains of its own.
-    proposals: so many proposals of a chain are evaluated at a time, one per device: speculation, see `speculate`.
-    data: so many devices share the data, and the loss is added up across them.
+    chains: number of groups of devices; each group runs chains of its own.
+    proposals: number of a chain's proposals evaluated at a time, one per device; see `speculate` of `gl.train`.
+    data: number of devices that share the data; the loss is added up across them.
     devices: which devices, a list of JAX's.
     """
     for name, value in (("chains", chains), ("proposals", proposals), ("data", data)):
