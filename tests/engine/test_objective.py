@@ -6,7 +6,7 @@ import pytest
 
 import gradless as gl
 from gradless.engine.flat import ByIdentity, Flattening
-from gradless.engine.objective import MAX_GATHERED, Objective, _spread
+from gradless.engine.objective import MAX_GATHERED, Objective, _per_parameter
 
 PARAMS = {"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}
 BATCH = (jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([0.0, 2.0]))
@@ -102,5 +102,5 @@ EXPECTED = [1, 2, 3, 1, 2, 3, 4, 4, 4, 5, 6, 6, 7, 7]
 def test_every_parameter_gets_the_lambda_of_its_leaf(limit, monkeypatch):
     monkeypatch.setattr("gradless.engine.objective.MAX_GATHERED", limit)
     flattening = Flattening.of({name: jnp.zeros(shape) for name, shape in LEAVES.items()}, "float32")
-    found = _spread([jnp.asarray(one, jnp.float32) for one in LAM], flattening)
+    found = _per_parameter([jnp.asarray(one, jnp.float32) for one in LAM], flattening)
     np.testing.assert_array_equal(found, EXPECTED)

@@ -20,7 +20,7 @@ from gradless.engine.disk.stored import checked_meta
 from gradless.engine.plan import Plan
 from gradless.engine.program import GOING
 from gradless.engine.session import Session
-from gradless.engine.summary import spread
+from gradless.engine.summary import in_words
 from gradless.kernels import ALGORITHMS, algorithm_to_json
 from gradless.plots import columns, draw_comparison
 from gradless.records import (
@@ -149,7 +149,7 @@ def _tell_again(run: str, records: dict[str, Any], algorithm: Algorithm, is_json
     last = _last(records)
     metrics = {name: last[name] for name in last if name not in COLUMNS}
     if not is_json:
-        ends = [f"U {spread(last['loss'])}", *(f"{name} {spread(metrics[name])}" for name in metrics)]
+        ends = [f"U {in_words(last['loss'])}", *(f"{name} {in_words(metrics[name])}" for name in metrics)]
         click.echo("  ".join([*ends, run]))
         return
     sums = {name: int(np.nansum(last[name])) for name in ("evaluations", "samples", "nonfinite")}
@@ -174,7 +174,7 @@ def _tell(tables: dict[str, dict[str, Any]], metrics: list[str], picture: Path) 
     table = Table("algorithm", "loss U", *metrics, "samples", "time", box=None, padding=(0, 2, 0, 0))
     for name, records in tables.items():
         last = _last(records)
-        numbers = [spread(last[column]) for column in ("loss", *metrics)]
+        numbers = [in_words(last[column]) for column in ("loss", *metrics)]
         samples, seconds = int(np.sum(last["samples"])), float(np.max(last["seconds"]))
         table.add_row(name, *numbers, f"{samples:,}", f"{seconds:.1f} s")
     console = plain_console()

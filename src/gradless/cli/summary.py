@@ -6,15 +6,15 @@ from rich.console import Console
 
 from gradless.cli.console import told_if_possible
 from gradless.engine.result import Result
-from gradless.engine.summary import aligned, rows_of, sparkline, spread
+from gradless.engine.summary import aligned, in_words, rows_of, sparkline
 
 
 @told_if_possible()
 def show(console: Console, result: Result, run: str, is_quiet: bool) -> None:
     """Print the summary of a run."""
     if is_quiet:
-        metrics = [f"{name} {spread(value)}" for name, value in result.metrics.items()]
-        console.print("  ".join([f"U {spread(result.loss)}", *metrics, run]))
+        metrics = [f"{name} {in_words(value)}" for name, value in result.metrics.items()]
+        console.print("  ".join([f"U {in_words(result.loss)}", *metrics, run]))
         return
     course = {"loss U": f"   {sparkline(result.trace)}"}
     rows = [(name, words + course.get(name, "")) for name, words in rows_of(result)] + [("run", run)]

@@ -80,7 +80,7 @@ class Objective:
         def evaluate(x: jax.Array) -> Evaluation:
             # Apart, so that a replay and a round of speculation find the same lambda to the last bit.
             loss, lam = apart(look, x)
-            return _tied(loss, _spread(_of_x(traced, lam), flattening))
+            return _tied(loss, _per_parameter(_of_x(traced, lam), flattening))
 
         return evaluate
 
@@ -109,7 +109,7 @@ class Objective:
             if traced is None:
                 return Evaluation(loss)
             lam = traced.lambdas({path: Squares.together([one[path] for one in squares]) for path in squares[0]})
-            return _tied(loss, _spread(_of_x(traced, lam), self.flattening))
+            return _tied(loss, _per_parameter(_of_x(traced, lam), self.flattening))
 
         return evaluate
 
@@ -138,7 +138,7 @@ def _of_x(traced: TracedSignal, lam: list[jax.Array]) -> list[jax.Array]:
     return [one for one, dtype in zip(lam, dtypes, strict=True) if jnp.issubdtype(dtype, jnp.floating)]
 
 
-def _spread(lam: list[jax.Array], flattening: Flattening) -> jax.Array:
+def _per_parameter(lam: list[jax.Array], flattening: Flattening) -> jax.Array:
     """Return lambda_i for every i of x, from one array per leaf that broadcasts to it."""
     dtype = jnp.promote_types(flattening.dtype, jnp.float32)
     spread = list(zip(lam, flattening.shapes, strict=True))

@@ -21,11 +21,11 @@ BARS = "▁▂▃▄▅▆▇█"
 
 def rows_of(result: "Result") -> list[tuple[str, str]]:
     """Return the numbers of a run, each with its name."""
-    rows = [(name, spread(value)) for name, value in result.metrics.items()]
-    rows.append(("loss U", spread(result.loss)))
+    rows = [(name, in_words(value)) for name, value in result.metrics.items()]
+    rows.append(("loss U", in_words(result.loss)))
     if not np.all(np.isnan(result.sigma)):
-        rows.append(("acceptance", spread(result.acceptance)))
-        rows.append(("sigma at the end", spread(result.sigma)))
+        rows.append(("acceptance", in_words(result.acceptance)))
+        rows.append(("sigma at the end", in_words(result.sigma)))
     rows.append(("steps", f"{result.steps:,} ({ENDINGS.get(result.stopped_by, result.stopped_by)})"))
     rows.append(("evaluations", f"{result.evaluations:,} of the loss, {result.samples:,} samples"))
     rows.append(("time", f"{result.seconds:.1f} s, and {result.compile_seconds:.1f} s to compile"))
@@ -54,7 +54,7 @@ def sparkline(trace: Any, width: int = 40) -> str:
     return "".join(BARS[int(height * (len(BARS) - 1) + 0.5)] for height in heights)
 
 
-def spread(values: Any) -> str:
+def in_words(values: Any) -> str:
     """Return a number, or of several chains the median and the extremes."""
     numbers = np.ravel(values)
     if len(numbers) == 1 or np.isnan(numbers).all():

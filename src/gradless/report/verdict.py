@@ -66,7 +66,7 @@ def verdict(table: Table, algorithm: str, state: State) -> str:
     if not np.isfinite(last).any():
         return f"The loss U was never a number. {end}"
     who = NAMES.get(algorithm, "The algorithm") + (f" in {loss.shape[1]} chains" if loss.shape[1] > 1 else "")
-    came = f"{who} took the loss U from {short(np.nanmedian(start))} to {spread(last)}"
+    came = f"{who} took the loss U from {short(np.nanmedian(start))} to {in_words(last)}"
     parts = [came + f" in {int(table['step'][-1]):,} steps", *_metrics(table)]
     if "acceptance" in table and np.isfinite(accepted := overall_acceptance(table)).any():
         parts.append(f"accepting {percent(float(np.nanmedian(accepted)))} of the moves")
@@ -101,11 +101,11 @@ def _metrics(table: Table) -> list[str]:
         if np.isfinite(values).any():
             if name == "accuracy":
                 return [f"reaching a test accuracy of {percent(float(np.nanmedian(values)))}"]
-            return [f"with {name.replace('_', ' ')} {spread(values)} at the end"]
+            return [f"with {name.replace('_', ' ')} {in_words(values)} at the end"]
     return []
 
 
-def spread(values: np.ndarray) -> str:
+def in_words(values: np.ndarray) -> str:
     """Return a number, or of several chains the median and the extremes."""
     known = values[np.isfinite(values)]
     if len(known) <= 1:
