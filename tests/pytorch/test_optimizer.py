@@ -200,6 +200,27 @@ def test_buffers_return_with_a_rejected_move_if_the_model_is_known(is_model_give
     assert model.num_batches_tracked == (1 if is_model_given else 2)
 
 
+def test_autocast_around_the_step_is_autocast_in_the_closure():
+    """Autocast holds the weights in half precision as long as it lasts, though they have moved since."""
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    ends = []
+    for is_around in (True, False):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 1)
+        optimizer = AMC(model, sigma=0.1, seed=0)
+
+        def loss(model=model, is_around=is_around):
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=True, cache_enabled=is_around):
+                return (model(x) - x.sum(1, keepdim=True)).square().mean()
+
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_around):
+            for _ in range(10):
+                assert optimizer.step(loss) == loss()
+        ends.append((optimizer.num_accepted, model.weight.tolist()))
+    assert ends[0] == ends[1]
+    assert 0 < ends[0][0] < 10
+
+
 def test_an_error_at_the_proposal_leaves_the_net_at_x():
     (x,), optimizer = of_numbers(1.0)
 

@@ -251,6 +251,7 @@ class AMC(torch.optim.Optimizer):
 
     def _evaluate(self, closure: Closure, with_lam: bool) -> Evaluation:
         """Call the closure, and listen to the layers while it runs."""
+        torch.clear_autocast_cache()  # autocast around the step may hold another x in half precision
         sought = [parameter for group, parameter in self._parameters() if group["signal_norm"]] if with_lam else []
         if not sought:
             return Evaluation(measure(closure), {})
@@ -305,6 +306,7 @@ class AMC(torch.optim.Optimizer):
         """Go back to x, and to the buffers, such as running statistics, that the pass at x' may have changed."""
         self._kept.put_back(self._x())
         self._kept_buffers.put_back(self._buffers())
+        torch.clear_autocast_cache()
 
     @contextmanager
     def _returning_on_error(self) -> Iterator[None]:
