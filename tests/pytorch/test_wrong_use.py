@@ -133,6 +133,17 @@ def test_a_group_that_is_refused_leaves_nothing_behind(weight, words, listed):
     assert optimizer.state[right.weight]["lam"] == pytest.approx(2**-0.5)
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_scheduler_of_learning_rates_is_told_what_to_do(is_loaded):
+    optimizer = AMC([nn.Parameter(torch.ones(1))])
+    if is_loaded:
+        optimizer.load_state_dict(optimizer.state_dict())
+    with pytest.raises(KeyError, match=r"AMC has no learning rate .* sigma shrinks by itself, or set param_groups"):
+        torch.optim.lr_scheduler.StepLR(optimizer, 10)
+    with pytest.raises(KeyError, match="'momentum'"):
+        optimizer.param_groups[0]["momentum"]
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
 def test_a_copy_is_refused_and_the_way_out_named(copied):
     with pytest.raises(TypeError, match=r"take its state_dict\(\)"):

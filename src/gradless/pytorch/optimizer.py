@@ -13,7 +13,7 @@ from gradless.pytorch.acceptance import accept, agree, is_check_due, measure
 from gradless.pytorch.kept import Kept, KeptBuffers
 from gradless.pytorch.noise import GlobalRandomness, Noise
 from gradless.pytorch.padding import padding_rows
-from gradless.pytorch.settings import check_parameter, check_temperature, checked_group, checked_seed
+from gradless.pytorch.settings import AMCGroup, check_parameter, check_temperature, checked_group, checked_seed
 from gradless.pytorch.signal_norm import Signals, remove
 from gradless.settings import check_switch, is_off
 
@@ -86,7 +86,7 @@ class AMC(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group of parameters, or of a module's parameters, with settings of its own."""
-        group = {**param_group, **checked_group(param_group)}
+        group = AMCGroup({**param_group, **checked_group(param_group)})
         model = group["params"] if isinstance(group["params"], nn.Module) else None
         has_signal_norm = group.get("signal_norm", self.defaults["signal_norm"])
         if model is not None:
@@ -168,6 +168,7 @@ class AMC(torch.optim.Optimizer):
             if saved["signal_norm"] and not heard >= set(group["params"]):
                 raise ValueError("signal_norm must be True here too: the state has it, and it needs the model's layers")
         super().load_state_dict(state_dict)
+        self.param_groups = [AMCGroup(group) for group in self.param_groups]
         # PyTorch has cast mu and lambda to the precision of the parameters, which may be bfloat16.
         numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
         for number, parameter in zip(numbers, self._all(), strict=True):

@@ -11,6 +11,16 @@ from gradless.settings import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, WITHIN_ON
 
 OF_GROUPS = {"sigma": POSITIVE, "epsilon": WITHIN_ONE, "n_s": COUNT, "sigma_decay": FRACTION}
 KNOWN = [*OF_GROUPS, "signal_norm"]
+NO_LR = (
+    'AMC has no learning rate for a scheduler: sigma shrinks by itself, or set param_groups[0]["sigma"] between steps'
+)
+
+
+class AMCGroup(dict[str, Any]):
+    """The parameters and settings of a group, without the learning rate that PyTorch's schedulers look for."""
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(NO_LR if name == "lr" else name)
 
 
 def checked_group(group: dict[str, Any]) -> dict[str, Any]:
