@@ -120,6 +120,18 @@ def test_the_steps_of_chains_that_begin_anew_add_up(regressor, measured):
     assert net.step_curve_[-1] == net.n_iter_ == 120
 
 
+def test_with_another_sigma_partial_fit_goes_on_from_that_one(regressor, measured, same_net):
+    nets = [regressor(partial_fit_iter=60, epsilon=0.1, n_s=5).partial_fit(*measured) for _ in range(2)]
+    assert nets[0].sigma_curve_[-1] < 0.03
+    nets[1].set_params(sigma=np.float64(0.03))  # is what it was
+    assert same_net(*(net.partial_fit(*measured) for net in nets))
+    net, before = nets[0], nets[0].coefs_[0]
+    net.set_params(sigma=1e-9, n_s=np.inf).partial_fit(*measured)
+    assert (net.sigma_curve_[-1], net.sigma_, net.n_iter_) == (1e-9, 1e-9, 180)
+    np.testing.assert_allclose(net.coefs_[0], before, atol=1e-6)  # mu, too, begins anew
+    assert net.set_params(sigma="auto").partial_fit(*measured).sigma_ > 1e-9
+
+
 def test_partial_fit_of_frozen_chains_says_so(regressor, measured):
     net = regressor(n_s=1, partial_fit_iter=2000)
     with pytest.warns(

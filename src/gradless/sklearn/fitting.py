@@ -38,7 +38,8 @@ class Chains(NamedTuple):
     seed: int
     units: Units | None  # in which a regressor's chains work
     settings: tuple[Any, ...]  # those that shape a state
-    sigma: float = np.nan  # sigma_0
+    asked: float | str | None = None  # the estimator's sigma, when it was looked at last
+    sigma: float = np.nan  # sigma_0 that came of it
     t: int = 0
     states: list[Any] | None = None  # None before the first step
 
@@ -260,15 +261,20 @@ def _session(job: Job, given: Given, chains: Chains, steps: int, stretch: int) -
         target_loss=0.0 if batches.is_fixed and not callable(own.loss) else None,
         stop_when_frozen=True,
     )
-    if np.isnan(chains.sigma):
-        sigma = _tuned(job, chains.units, given, plan) if own.sigma == "auto" else own.sigma
-        chains = chains._replace(sigma=float(sigma))
-    session = prepare(job.algorithm(chains.sigma, chains.units), loss, begin, plan, data=data)
+    asked = own.sigma if isinstance(own.sigma, str) else float(own.sigma)
+    is_other_sigma = asked != chains.asked
+    if is_other_sigma:
+        sigma = _tuned(job, chains.units, given, plan) if asked == "auto" else asked
+        chains = chains._replace(asked=asked, sigma=float(sigma))
+    algorithm = job.algorithm(chains.sigma, chains.units)
+    session = prepare(algorithm, loss, begin, plan, data=data)
     session.report = lambda words: None  # a frozen chain has come as far as it can, and ends
     if chains.states is None:
         session.begin()
     else:
-        session.go_on(chains.states, chains.t)
+        with precision_of(session.dtype):
+            states = [algorithm.reset(state) for state in chains.states] if is_other_sigma else chains.states
+        session.go_on(states, chains.t)
     return session, chains
 
 
