@@ -189,6 +189,16 @@ def test_warm_start_begins_where_the_last_fit_ended(regressor, measured):
     assert cold.fit(x, y).loss_ == end
 
 
+@pytest.mark.parametrize("go_on", [lambda net: net.fit, lambda net: net.set_params(chains=2).partial_fit])
+def test_a_chain_that_begins_where_another_ended_tries_other_moves(regressor, measured, go_on):
+    net = regressor(
+        loss=lambda y, z: 0 * z.mean(), signal_norm=False, warm_start=True, max_iter=20, partial_fit_iter=20
+    )
+    nets = [net.fit(*measured).coefs_[0], net.fit(*measured).coefs_[0], go_on(net)(*measured).coefs_[0]]
+    one, other = np.diff(nets, axis=0)  # every move is a tie
+    assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.9  # of 18 numbers; of the same moves it is 1
+
+
 def test_a_net_can_be_trained_on_the_number_of_wrong_answers_with_hard_thresholds(classifier, classified):
     x, y = classified
     net = classifier(loss="zero_one", activation="step", sigma=0.3, max_iter=3000).fit(x, y)

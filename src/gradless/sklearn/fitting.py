@@ -29,6 +29,7 @@ from gradless.sklearn.samples import Samples, Units, as_data, filled, merged, or
 from gradless.types import Loss
 
 RECORDS = 5  # of the curves, from one look at the progress to the next
+NUM_SEEDS = np.iinfo(np.int32).max
 TRIAL_STEPS = (50, 500)  # least and most, of the trial chains of sigma="auto"
 
 
@@ -207,7 +208,11 @@ class InUnit:
 
 def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.RandomState) -> Fitted:
     """Train and return the net; with the very chains before, if there are any and they can go on."""
-    own, seed = job.estimator, int(rng.randint(np.iinfo(np.int32).max))
+    own, seed = job.estimator, int(rng.randint(NUM_SEEDS))
+    if (
+        course.chains
+    ):  # random_state may be the same number as before: the moves that were tried then are of no more use
+        seed = (course.chains.seed + 1 + seed) % NUM_SEEDS
     training, validation = job.set_aside(samples, rng) if course.sets_aside else (samples, None)
     samples = job.arranged(training)
     chains = course.chains
