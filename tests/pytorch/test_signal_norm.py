@@ -344,6 +344,14 @@ def test_inputs_in_half_precision_are_squared_in_float32():
     torch.testing.assert_close(lam, torch.tensor(180_000.0, dtype=torch.float32).rsqrt())
 
 
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
+def test_squares_are_added_in_float32_under_autocast_too(kind):
+    layer, x = kind(1, 2, 1, dtype=torch.float32), torch.full((3, 1, 2, 2), 300.0, dtype=torch.float32)
+    with torch.autocast("cpu", torch.float16):
+        lam = lams(layer, x)["weight"]
+    torch.testing.assert_close(lam, torch.full_like(lam, 1 / 300))
+
+
 def test_arguments_given_by_name_are_read_too():
     layer, x = nn.Linear(3, 2), torch.randn(4, 3)
     optimizer = AMC(layer, signal_norm=True)

@@ -18,6 +18,11 @@ def square(x: Tensor) -> Tensor:
     return x.detach().to(torch.promote_types(x.dtype, torch.float32)).square()
 
 
+def without_autocast(x: Tensor) -> Any:
+    """Return a context that leaves float32 as it is: sums of squares are soon beyond half precision."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 def mean_sum(x: Tensor) -> Tensor:
     """Return the sum of squares along the last axis, averaged over all others.
 
@@ -55,7 +60,8 @@ def bilinear(layer: Any, input1: Tensor, input2: Tensor) -> Sums:
 def convolution(layer: Any, input: Tensor) -> Sums:
     """The mean over positions of the sum over the receptive field, for each group of channels."""
     window = torch.ones(layer.groups, 1, *layer.kernel_size, dtype=square(input[:0]).dtype, device=input.device)
-    fields = layer._conv_forward(_by_group(layer, input), window, None)  # strides, dilation and padding are its own
+    with without_autocast(input):
+        fields = layer._conv_forward(_by_group(layer, input), window, None)  # strides, dilation and padding are its own
     return {"weight": _to_weight(layer, fields, layer.out_channels)}
 
 
@@ -68,7 +74,8 @@ def transposed_convolution(layer: Any, input: Tensor, output_size: list[int] | N
     )
     window = torch.ones(layer.groups, 1, *layer.kernel_size, dtype=squares.dtype, device=squares.device)
     spread = (nn.functional.conv_transpose1d, nn.functional.conv_transpose2d, nn.functional.conv_transpose3d)[dims - 1]
-    fields = spread(squares, window, None, layer.stride, layer.padding, added, layer.groups, layer.dilation)
+    with without_autocast(input):
+        fields = spread(squares, window, None, layer.stride, layer.padding, added, layer.groups, layer.dilation)
     return {"weight": _to_weight(layer, fields, layer.in_channels)}
 
 
