@@ -209,9 +209,7 @@ class InUnit:
 def fit_chains(job: Job, samples: Samples, course: Course, rng: np.random.RandomState) -> Fitted:
     """Train and return the net; with the very chains before, if there are any and they can go on."""
     own, seed = job.estimator, int(rng.randint(NUM_SEEDS))
-    if (
-        course.chains
-    ):  # random_state may be the same number as before: the moves that were tried then are of no more use
+    if course.chains:  # with the same random_state its moves would be those that were tried before
         seed = (course.chains.seed + 1 + seed) % NUM_SEEDS
     training, validation = job.set_aside(samples, rng) if course.sets_aside else (samples, None)
     samples = job.arranged(training)
