@@ -248,7 +248,9 @@ def test_wrong_use_is_one_clear_line(cli, refusal, sim):
 
     cli("optimize", "--command", command, *CHAIN, "--steps", 2, "--run", "run")
     again = ["optimize", "--command", command, *CHAIN, "--steps", 2, "--run", "run"]
-    assert "run already holds a run: go on with it by --resume, or give --overwrite" in refusal(*again)
+    held = "run already holds a run: go on with `gradless optimize --resume --trust --run run`, or give --overwrite"
+    assert held in refusal(*again)
+    assert held in refusal("train", "digits", "--run", "run")
     assert "--seed must be that of the run, 3, got 4" in refusal(*again, "--resume", "--seed", 4)
     assert "--sigma must be that of the run, 0.3, got 0.4" in refusal(*again, "--resume", "--sigma", 0.4)
     assert "give --command again, or --trust" in refusal("optimize", "--run", "run", "--resume")
@@ -257,6 +259,11 @@ def test_wrong_use_is_one_clear_line(cli, refusal, sim):
     assert "--resume needs the folder" in refusal("optimize", "--resume")
     cli(*again, "--overwrite")
     assert len(used("run")) == 3
+
+    cli("train", "rosenbrock", "--steps", 2, "--run", "a valley")
+    held = "`gradless resume 'a valley'` (in Python gl.resume)"
+    assert f"go on with {held}, or give --overwrite" in refusal(*again[:-1], "a valley")
+    assert f"go on with {held}" in refusal(*again[:-1], "a valley", "--resume")
 
 
 LISTENING = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # whatever nohup the tests run under

@@ -10,7 +10,7 @@ from gradless.asktell import AskTell
 from gradless.asktell.file import saveable
 from gradless.engine.disk.recording import environment
 from gradless.kernels import algorithm_from_json
-from gradless.records import RunDirectory, RunError
+from gradless.records import RunDirectory, RunError, how_to_go_on
 from gradless.types import Algorithm
 
 
@@ -54,8 +54,6 @@ def begin(path: str | Path, setup: Setup, sitting: dict[str, Any], overwrite: bo
     path = Path(path)
     if (path / "settings.json").exists() and not overwrite:
         overwrite = _has_evaluated_nothing(path)
-        if not overwrite:
-            raise RunError(f"{path} already holds a run: go on with it by --resume, or give --overwrite")
     return RunDirectory.create(path, {"optimize": setup.to_json(), "sitting": sitting}, environment(), overwrite)
 
 
@@ -76,7 +74,8 @@ def go_on(path: str | Path, given: dict[str, Any], trust: bool) -> tuple[RunDire
     try:
         stored, sitting = directory.settings.get("optimize"), directory.settings.get("sitting")
         if not isinstance(stored, dict) or not isinstance(sitting, dict):
-            raise RunError(f"{path} is not a run of gradless optimize: go on with `gradless resume {path}`")
+            again = how_to_go_on(path, directory.settings)
+            raise RunError(f"{path} is not a run of gradless optimize: go on with {again}")
         setup = _stored_setup(path, stored)
         for name, value in given.items():
             if value != stored[name]:

@@ -8,7 +8,7 @@ from .events import EVENTS, event_files
 from .lock import RunLock, living_holder, read_holder
 from .metrics import COLUMNS, Metrics
 from .recorder import Recorder
-from .run_directory import RunDirectory, has_checkpoint, next_run_path
+from .run_directory import RunDirectory, has_checkpoint, how_to_go_on, next_run_path
 from .shell import in_shell
 from .tail import Tail
 
@@ -29,6 +29,7 @@ __all__ = [
     "check_meta",
     "event_files",
     "has_checkpoint",
+    "how_to_go_on",
     "in_shell",
     "list_checkpoints",
     "living_holder",

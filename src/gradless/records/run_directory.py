@@ -141,6 +141,15 @@ class RunDirectory:
         return _read_table(self.environment_path)
 
 
+def how_to_go_on(path: str | Path, settings: Mapping[str, Any]) -> str:
+    """Return the words for what goes on with a run, which depends on what made it."""
+    if "optimize" in settings:
+        return f"`gradless optimize --resume --trust --run {in_shell(path)}`"
+    if "problem" in settings:
+        return f"`gradless resume {in_shell(path)}` (in Python gl.resume)"
+    return "gl.resume in Python"  # only Python can give its loss again
+
+
 def next_run_path(root: str | Path, problem: str, today: date) -> Path:
     """Make and return the folder `<root>/<problem>-<date>-<n>` with the next n; two processes never get the same."""
     root = Path(root)
@@ -176,9 +185,10 @@ def _check_free(path: Path, overwrite: bool) -> None:
     except DamagedError as error:
         raise DamagedError(f"{error}, delete the folder, or choose another") from error
     if not overwrite:
-        is_named = "problem" in settings  # else it is of a Python loss, which only Python can give again
-        again = f"`gradless resume {in_shell(path)}` (in Python gl.resume)" if is_named else "gl.resume in Python"
-        raise RunError(f"{path} already holds a run: go on with {again}, or give --overwrite (overwrite=True)")
+        raise RunError(
+            f"{path} already holds a run: go on with {how_to_go_on(path, settings)}, "
+            "or give --overwrite (overwrite=True)"
+        )
 
 
 def _write_new(path: Path, settings: bytes, environment: bytes) -> None:

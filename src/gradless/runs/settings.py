@@ -13,7 +13,7 @@ from gradless.engine.session import is_x64
 from gradless.kernels import algorithm_from_json, algorithm_to_json
 from gradless.problem import Problem
 from gradless.problems import make_problem
-from gradless.records import RunDirectory, RunError, in_shell
+from gradless.records import RunDirectory, RunError, how_to_go_on
 from gradless.threefry import NAME as GENERATOR
 from gradless.types import Algorithm
 
@@ -22,8 +22,7 @@ def stored_problem(path: str | Path, settings: dict[str, Any], trust: bool) -> P
     """Return the problem that a stored run names; a module that it names is imported only if that is trusted."""
     name, options = settings.get("problem"), settings.get("options", {})
     if name is None and "optimize" in settings:
-        again = f"`gradless optimize --resume --trust --run {in_shell(path)}`"
-        raise RunError(f"{path} was made by gradless optimize: go on with {again}")
+        raise RunError(f"{path} was made by gradless optimize: go on with {how_to_go_on(path, settings)}")
     if name is None:
         raise RunError(
             f"{path} was made by gl.train from a Python loss: go on with gl.resume(..., loss=, params=, data=)"
