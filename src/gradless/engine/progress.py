@@ -36,7 +36,7 @@ def watching(progress: bool | None, callback: Callable[..., None] | None) -> Ite
     elif is_seen:
         line = OneLine(stream)
         try:
-            line.draw("compiling")
+            line.steps_begin()
             yield [line]
         finally:
             line.wipe()
@@ -92,16 +92,22 @@ def place(session: Session) -> str:
 
 
 class OneLine(Listener):
-    """A line drawn again and again, and wiped out at the end: what came of the run is for the caller to say."""
+    """A line that stands while steps are taken; in between others may print, and so the first listener is this one."""
 
     def __init__(self, stream: TextIO):
         self.stream, self.recent, self.width = stream, Recent(), 0
+        self.words = "compiling"
+
+    def steps_begin(self) -> None:
+        """Draw the line."""
+        self.draw(self.words)
 
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
-        """Draw the line again."""
+        """Make room for what others print, and note the present numbers."""
+        self.wipe()
         self.recent.update(session.t, flags)
         if session.t or flags.size:
-            self.draw(f"{place(session)}  {describe(session, self.recent)}")
+            self.words = f"{place(session)}  {describe(session, self.recent)}"
 
     def draw(self, words: str) -> None:
         """Put words in the place of those before."""

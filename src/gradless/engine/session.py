@@ -41,6 +41,9 @@ def is_x64() -> bool:
 class Listener:
     """Someone who follows a run from the host, between chunks."""
 
+    def steps_begin(self) -> None:
+        """The chains go on: until `chunk_done` nobody else has anything to say."""
+
     def chunk_done(self, session: "Session", rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         """See the new records, and which of the last steps up to session.t each chain accepted."""
 
@@ -136,6 +139,8 @@ class Session:
 
     def _round(self, pool: ThreadPoolExecutor, until: int) -> None:
         """Take every chain to the next common step."""
+        for listener in self.listeners:
+            listener.steps_begin()
         compiled, began = self.compile_seconds, time.perf_counter()
         going = [chain for chain in self.chains if chain.status == GOING]
         flags = self._all_advance(pool, going, until)

@@ -131,7 +131,7 @@ def train(
         session = begun(
             lambda: prepare(algorithm, loss, params, plan, **given), run, algorithm, plan, about={}, overwrite=overwrite
         )
-        session.listeners += [*watchers, *listeners]
+        session.listeners = [*watchers, *session.listeners, *listeners]
         session.go()
     return dataclasses.replace(session.result(), run=None if run is None else str(run))
 

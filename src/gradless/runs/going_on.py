@@ -122,9 +122,10 @@ def resume(
             algorithm=algorithm,
             problem=problem,
             trust=trust,
-            listeners=[*watchers, *listeners],
+            listeners=listeners,
             speculate=speculate,
             mesh=mesh,
         )
+        session.listeners[:0] = watchers
         session.go()
         return dataclasses.replace(session.result(), run=str(run))
