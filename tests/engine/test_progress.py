@@ -65,20 +65,13 @@ def test_a_terminal_shows_a_line_and_is_left_as_it_was(terminal):
     assert len(wiped) == len(lines[-1])
 
 
-def test_a_callback_has_the_terminal_for_itself(terminal):
-    train(callback=lambda run: None)
-    assert terminal.getvalue() == ""
-    train(callback=lambda run: None, progress=True)
-    assert "step 2 of 3" in terminal.getvalue()
-
-
 def test_what_others_print_begins_a_line_of_its_own(terminal, tmp_path, monkeypatch):
     def speak(words):
         terminal.write(f"<{words}>")
 
     monkeypatch.setattr(warnings, "showwarning", lambda words, *where: speak(words))
     warnings.simplefilter("always")  # in tests a warning is an error; pytest puts the filters back
-    given = {"loss": lambda x: jnp.sum(x**2), "params": np.ones(2), "progress": True}
+    given = {"loss": lambda x: jnp.sum(x**2), "params": np.ones(2)}
     given["callback"] = lambda run: speak(f"at step {run['step']}")
     gl.train(gl.amc(sigma=1e-30), **given, steps=2, record_every=1, run=tmp_path / "run", precision="float32")
     gl.resume(tmp_path / "run", **given, steps=4)

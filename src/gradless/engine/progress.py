@@ -20,14 +20,9 @@ PLAIN_SECONDS = 5.0  # between lines where none can be drawn again
 
 
 @contextlib.contextmanager
-def watching(progress: bool | None, callback: Callable[..., None] | None) -> Iterator[list[Listener]]:
-    """Give who shows a run that Python begins; with None there is one only where somebody would see it.
-
-    A callback is likely to print lines of its own, and the line would stand in their way.
-    """
-    if progress is None:
-        progress = None if callback is None else False
-    else:
+def watching(progress: bool | None) -> Iterator[list[Listener]]:
+    """Give who shows a run that Python begins; with None there is one only where somebody would see it."""
+    if progress is not None:
         check_switch("progress", progress)
     stream = sys.stdout if is_notebook() else sys.stderr  # a notebook marks what is on stderr as an error
     is_seen = stream is not None and (is_notebook() or stream.isatty())

@@ -98,8 +98,7 @@ def train(
         record); arrays with one number per chain where there are several. StopIteration in it ends the run; any other
         exception ends it too, leaves a checkpoint of that step in the folder of the run, and is raised here.
     progress: whether to show a line of present numbers while the run goes on; by default in a terminal and in a
-        notebook, where the line is wiped out at the end, and not with a callback, which may print. True prints a line
-        every few seconds elsewhere too.
+        notebook, where the line is wiped out at the end. True prints a line every few seconds elsewhere too.
     speculate: proposals evaluated at a time, as if all but the last were rejected, or "auto"; the chain is the same.
     mesh: `gl.mesh(chains=, proposals=, data=)`, the devices to use; by default each evaluates one proposal at a time.
     """
@@ -127,7 +126,7 @@ def train(
     )
     given: dict[str, Any] = {"data": data, "metrics": metrics, "test": test, "mesh": mesh}
     listeners = [Callback(callback)] if callback is not None else []
-    with watching(progress, callback) as watchers:
+    with watching(progress) as watchers:
         session = begun(
             lambda: prepare(algorithm, loss, params, plan, **given), run, algorithm, plan, about={}, overwrite=overwrite
         )

@@ -114,7 +114,7 @@ def resume(
             f"{', '.join(given)} without loss: a run of a named problem has its own, and a run of a Python loss needs "
             "loss= too"
         )
-    with mode_of(run), watching(progress, callback) as watchers:
+    with mode_of(run), watching(progress) as watchers:
         session = reopen(
             run,
             steps=steps,
