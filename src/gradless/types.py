@@ -53,3 +53,7 @@ class Algorithm(Protocol):
 
     def evaluations(self, is_new_batch: bool) -> int:
         """Return how many passes through the batch one step costs."""
+
+
+# The names of all that.
+PARTS = (*Algorithm.__annotations__, *(name for name in vars(Algorithm) if not name.startswith("_")))

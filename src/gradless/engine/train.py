@@ -32,10 +32,9 @@ from gradless.engine.work import Work
 from gradless.records import COLUMNS
 from gradless.settings import check_switch, is_function
 from gradless.threefry import root_key
-from gradless.types import Algorithm, Key, Loss, Params
+from gradless.types import PARTS, Algorithm, Key, Loss, Params
 
 Metrics = Callable[..., dict[str, jax.Array]]
-PARTS = ("name", "needs_gradient", "draw", "init", "step", "reset", "evaluations")  # of an `Algorithm`
 
 
 def train(
