@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import gradless as gl
-from gradless.cli import main, progress
+from gradless.cli import main, progress, summary
 from gradless.cli.console import told_if_possible
 from gradless.engine.plan import Plan
 from gradless.engine.train import prepare
@@ -42,6 +42,19 @@ def test_the_live_line_fits_the_terminal_and_begins_with_step_share_and_time_lef
     sigma = float(session.chains[0].carry.state.sigma)
     assert sigma < 1
     assert (f"σ {sigma:.3g}" in line) == (width == 160)
+
+
+@pytest.mark.parametrize("num_chains", [1, 4])
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_course_of_the_loss_fits_the_terminal(width, num_chains):
+    """Its bars take the room that is left, 40 columns at most, and are left out where that is next to none."""
+    console = Console(width=width, file=io.StringIO(), soft_wrap=True)
+    result = gl.train(gl.amc(sigma=0.1), lambda x: jnp.sum(x**2), np.ones(3), steps=200, chains=num_chains)
+    summary.show(console, result, "run", is_quiet=False)
+    (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith("loss U")]
+    numbers = line.rstrip("▁▂▃▄▅▆▇█").rstrip()
+    room = min(width - len(numbers) - 3, 40)
+    assert len(line) - len(numbers) == (room + 3 if room >= 8 else 0)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -12,9 +12,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from gradless.cli.console import told_if_possible
 from gradless.cli.progress import print_json
+from gradless.cli.summary import with_course
 from gradless.command.optimization import Optimization
 from gradless.engine.progress import PLAIN_SECONDS
-from gradless.engine.summary import ENDINGS, aligned, sparkline
+from gradless.engine.summary import ENDINGS, aligned
 
 Follow = Callable[[Optimization], None]
 
@@ -104,7 +105,7 @@ def show(console: Console, run: Optimization, path: str, is_quiet: bool, is_json
         console.print(f"U {chain.best.loss:.6g}  {path}")
     else:
         trace = {"loss": np.asarray([row["loss"] for row in run.rows])}
-        rows = [("loss U", f"{chain.best.loss:.5g}   {sparkline(trace) if run.rows else ''}")]
+        rows = [("loss U", f"{chain.best.loss:.5g}")]
         rows.append(("acceptance", f"{chain.accepted / max(chain.step, 1):.5g}"))
         rows.append(("sigma at the end", f"{chain.sigma:.5g}"))
         rows.append(("steps", f"{chain.step:,} ({ENDINGS.get(run.stopped_by or '', run.stopped_by)})"))
@@ -118,7 +119,9 @@ def show(console: Console, run: Optimization, path: str, is_quiet: bool, is_json
         if run.rows:
             rows.append(("best parameters", str(run.best_path)))
         rows.append(("run", path))
-        for line in aligned(rows):
+        loss, *others = aligned(rows)
+        console.print(with_course(console, loss, trace) if run.rows else loss)
+        for line in others:
             console.print(line)
 
 

@@ -40,7 +40,7 @@ def aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{name:<{width}}{words}" for name, words in rows]
 
 
-def sparkline(trace: Any, width: int = 40) -> str:
+def sparkline(trace: Any, width: int) -> str:
     """Return the course of the loss in a line of little bars, on a logarithmic scale where the loss is positive."""
     loss = np.atleast_2d(trace["loss"])
     loss = np.where(np.isfinite(loss), loss, np.nan)
