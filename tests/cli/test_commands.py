@@ -137,4 +137,4 @@ def test_doctor_tells_of_a_wrong_data_folder_as_training_would(cli, monkeypatch)
 def test_a_wrong_data_folder_is_told_in_a_line(cli):
     for words in (["data", "mnist"], ["train", "mnist", "--steps", "3"]):
         result = cli(*words, "--data-dir", "nosuch", code=2)
-        assert "data_dir must be a folder with the MNIST files, got 'nosuch'" in result.output
+        assert result.output == "Error: data_dir must be a folder with the MNIST files, got 'nosuch'\n"

@@ -26,7 +26,8 @@ def command(name: str, data_dir: str | None) -> None:
 def fetch_mnist(data_dir: str | None, console: Console) -> Report:
     """Make sure that MNIST is here, with a bar while it comes."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with one_line(), Progress(*columns, console=console, transient=True) as progress:
+    is_shown = console.is_terminal  # else rich would print an empty line
+    with one_line(), Progress(*columns, console=console, transient=True, disable=not is_shown) as progress:
         task = progress.add_task("looking for MNIST", total=None)
 
         def show(done: int, total: int, source: str) -> None:
