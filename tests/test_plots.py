@@ -1,6 +1,7 @@
 """Figures drawn from stored numbers alone, on a machine that need not have JAX."""
 
 import csv
+import pickle
 import re
 import subprocess
 import sys
@@ -40,9 +41,11 @@ def test_a_result_and_its_folder_make_the_same_figure(tmp_path, chains):
         assert len(one.collections) == (chains > 1) * len(one.lines)  # the band of several chains
 
 
-def test_a_notebook_shows_the_figure():
-    result = gl.train(gl.amc(), quadratic, np.ones(2), steps=10)
-    assert gl.plot(result)._repr_png_().startswith(PNG)
+def test_a_notebook_shows_the_figure_and_another_process_takes_it():
+    figure = gl.plot(gl.train(gl.amc(), quadratic, np.ones(2), steps=10))
+    shown = figure._repr_png_()
+    assert shown.startswith(PNG)
+    assert pickle.loads(pickle.dumps(figure))._repr_png_() == shown  # noqa: S301 (our own)
 
 
 def test_a_gradient_has_no_acceptance_to_draw():

@@ -8,7 +8,7 @@ import io
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -230,18 +230,13 @@ def drawn(figure: Any, **settings: Any) -> bytes:
 
 def new_figure(number: int, num_columns: int = 2) -> tuple[Any, list[Any]]:
     """Return an empty figure and its panels, row by row."""
+    from matplotlib.figure import Figure  # no pyplot: no window, no global state
+
     num_columns = min(number, num_columns)
     num_rows = -(-number // num_columns)
-    figure = picture()(figsize=(4.2 * num_columns, 3.0 * num_rows), layout="constrained")
+    figure: Any = Figure(figsize=(4.2 * num_columns, 3.0 * num_rows), layout="constrained")
+    figure._repr_png_ = partial(drawn, figure, format="png")  # a notebook shows it, also without pyplot
     axes = figure.subplots(num_rows, num_columns, squeeze=False).ravel().tolist()
     for spare in axes[number:]:
         spare.set_axis_off()
     return figure, axes[:number]
-
-
-@cache
-def picture() -> Any:
-    """Return the class of our figures: without pyplot they open no window, and a notebook shows them all the same."""
-    from matplotlib.figure import Figure
-
-    return type("Picture", (Figure,), {"_repr_png_": lambda figure: drawn(figure, format="png")})

@@ -77,8 +77,8 @@ def train(
     steps: number of steps of each chain.
     batches: `gl.full_batch()` (default), `gl.minibatch(size)` or `gl.progressive(start, error)`.
     chains: how many independent chains, or which: `chains=[3]` runs chain number 3 alone, with the same moves.
-    seed: of all random numbers of the run. One that begins where another ended needs another seed: with the same it would
-        try the same moves again. `gl.resume` continues the very run.
+    seed: of all random numbers of the run. A run that begins where another ended needs another seed, or it tries the
+        same moves again; `gl.resume` continues the very run.
     metrics: `metrics(params, test)`, or `metrics(params)` without test data; a dict of numbers for the trace, under
         names that it does not have already.
     test: data for the metrics, a pytree of arrays.
