@@ -129,7 +129,8 @@ def test_axes_are_switched_by_pointer_and_by_keys(browser, report):
     label = "document.querySelector('#curves .label').textContent"
     seen = [js(browser, path)]
     assert js(browser, label) == "step n"
-    for choice, name in (("x-seconds", "time (s)"), ("x-samples", "samples seen"), ("x-step", "step n")):
+    labels = {"x-seconds": "time (s)", "x-samples": "samples seen", "x-evaluations": "evaluations of the loss"}
+    for choice, name in {**labels, "x-step": "step n"}.items():
         browser.find_element("css selector", f"label[for={choice}]").click()
         assert js(browser, label) == name
     assert js(browser, path) == seen[0]
@@ -139,7 +140,18 @@ def test_axes_are_switched_by_pointer_and_by_keys(browser, report):
     assert len(set(seen)) == 3
     chosen = browser.find_element("id", "x-step")
     chosen.send_keys("\ue014")  # arrow to the right
-    assert js(browser, label) == "samples seen"
+    assert js(browser, label) == "evaluations of the loss"
+
+
+def test_what_a_run_has_not_counted_is_not_offered_to_be_drawn_against(browser, chains_run, tmp_path):
+    """An outside program does not say how many samples it has read."""
+    path = shutil.copytree(chains_run, tmp_path / "run")
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.dumps({name: value for name, value in row.items() if name != "samples"}) for row in rows]
+    (path / "metrics.jsonl").write_text("\n".join([*lines, ""]))
+    browser.get(write_report([path], tmp_path / "report.html").as_uri())
+    shown = "[...document.querySelectorAll('input[name=x]')].filter((input) => !input.labels[0].hidden)"
+    assert js(browser, f"{shown}.map((input) => input.value)") == ["step", "evaluations", "seconds"]
 
 
 def test_a_cursor_walks_along_a_chart_by_keys(browser, report):

@@ -13,7 +13,7 @@ MAX_POINTS = 1000
 MAX_LINES = 8  # chains drawn one by one; of more only the band and the median
 NUM_LOSS_BINS = 40
 EARLY = 16  # records at the powers of two, which a logarithmic axis needs
-ABSCISSAS = ("step", "samples", "seconds")
+ABSCISSAS = ("step", "evaluations", "samples", "seconds")
 
 Table = dict[str, np.ndarray]
 

@@ -6,6 +6,7 @@ const AXES = {
     name: "x",
     choices: [
       ["step", "steps"],
+      ["evaluations", "evaluations"],
       ["samples", "samples"],
       ["seconds", "time"],
     ],
@@ -29,7 +30,7 @@ const AXES = {
   },
 };
 const chosen = { x: "step", xLog: "linear", yLog: "auto" };
-const X_LABELS = { step: "step n", samples: "samples seen" };
+const X_LABELS = { step: "step n", evaluations: "evaluations of the loss", samples: "samples seen" };
 const charts = new Map();
 
 function controls(choose) {
@@ -50,6 +51,15 @@ function controls(choose) {
     bar.append(set);
   }
   return bar;
+}
+
+// An outside program is not known to read samples: what no run has is not offered.
+function offerAbscissas(runs) {
+  for (const [value] of AXES.x.choices) {
+    const input = byId("x-" + value);
+    const isThere = runs.some((run) => (run.curves.x[value] || []).length > 0);
+    for (const node of [input, ...input.labels]) node.hidden = !isThere;
+  }
 }
 
 function abscissaOf(run, unit) {
@@ -122,6 +132,7 @@ function sentence(words) {
 }
 
 function drawCurves(runs) {
+  offerAbscissas(runs);
   const grid = byId("curves");
   const specs = specsOf(runs);
   for (const spec of specs) {
