@@ -85,7 +85,7 @@ def test_it_makes_the_moves_of_ask_and_tell(cli, sim):
 def test_losses_that_are_no_numbers_are_told(cli, sim):
     command = sim("import sys; x = [float(v) for v in open(sys.argv[1])]; print('nan' if any(x) else 1.0)")
     told = cli("optimize", "--command", command, *CHAIN, "--steps", 3, "--run", "run").output
-    assert "3 proposals whose loss was not a number" in told
+    assert "3 for a loss that was not a number" in told
 
 
 def test_more_steps_are_remembered_and_fewer_lose_nothing(cli, sim):
@@ -176,7 +176,7 @@ def test_failures_are_rejections_and_said(cli, sim):
     assert "the program failed, a rejection: 2 times: exit code 1: no convergence" in told
     failed = [row for row in rows("run/journal.jsonl") if row["why"]]
     assert failed
-    assert f"failed            {len(failed)} evaluations" in told
+    assert f"failed            {len(failed)} of the evaluations" in told
     best = np.loadtxt("run/best.txt")
     assert best[0] >= 0.1
     assert best[1] >= 0

@@ -43,6 +43,7 @@ def test_a_finished_run_says_so_and_stays_as_it_is(cli, figures, stored, content
     before = contents("run")
     words = cli("resume", "run", "--trust").output
     assert "nothing to do: run has made 20 steps; --steps gives it more" in words
+    assert "steps/s" not in words
     after = contents("run")
     assert {name for name in before if after[name] != before[name]} <= {"training.svg", "training.png"}
     (line,) = cli("resume", "run", "--trust", "--quiet").output.splitlines()

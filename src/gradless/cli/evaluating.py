@@ -112,9 +112,9 @@ def show(console: Console, run: Optimization, path: str, is_quiet: bool, is_json
         new = f", {journal.evaluations - run.evaluated_before:,} of them now" if run.evaluated_before else ""
         rows.append(("evaluations", f"{journal.evaluations:,}{new}; {journal.wasted:,} thrown away"))
         if chain.nonfinite:
-            rows.append(("rejected", f"{chain.nonfinite:,} proposals whose loss was not a number"))
+            rows.append(("rejected", f"{chain.nonfinite:,} for a loss that was not a number"))
         if journal.failures:
-            rows.append(("failed", f"{journal.failures:,} evaluations"))
+            rows.append(("failed", f"{journal.failures:,} of the evaluations"))
         rows.append(("time", f"{run.seconds:.1f} s"))
         if run.rows:
             rows.append(("best parameters", str(run.best_path)))

@@ -126,7 +126,8 @@ class PlainLines(Listener):
     def chunk_done(self, session: Session, rows: list[dict[str, Any]], flags: np.ndarray) -> None:
         """Tell a line when it is time."""
         self.recent.update(session.t, flags)
-        if time.monotonic() - self.last >= self.seconds:
+        has_news = flags.size or session.t < session.steps  # a run that is over has none
+        if has_news and time.monotonic() - self.last >= self.seconds:
             self.last = time.monotonic()
             self.tell(f"{place(session)}  {describe(session, self.recent)}")
 

@@ -30,7 +30,7 @@ def rows_of(result: "Result") -> list[tuple[str, str]]:
     rows.append(("evaluations", f"{result.evaluations:,} of the loss, {result.samples:,} samples"))
     rows.append(("time", f"{result.seconds:.1f} s, and {result.compile_seconds:.1f} s to compile"))
     if result.nonfinite:
-        rows.append(("rejected", f"{result.nonfinite:,} proposals whose loss was not a number"))
+        rows.append(("rejected", f"{result.nonfinite:,} for a loss that was not a number"))
     return rows
 
 
