@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 from gradless.kernels import ALGORITHMS, algorithm_from_json, algorithm_to_json
 from gradless.records import DamagedError, NewerFormatError, RunError, json_text, tensor_file
 from gradless.types import Algorithm, State

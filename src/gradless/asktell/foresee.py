@@ -14,8 +14,8 @@ import numpy as np
 from jax import lax
 
 from gradless.engine.loop import is_frozen
+from gradless.engine.precision import precision_of
 from gradless.engine.program import key_steps
-from gradless.engine.session import precision_of
 from gradless.engine.stepping import block_length
 from gradless.kernels.select import rejected
 from gradless.proposals import Proposal

@@ -12,7 +12,7 @@ from gradless.bench.contestants import SessionChain, started
 from gradless.bench.split import LossAlone, evaluate_again
 from gradless.bench.workloads import Workload
 from gradless.engine import loop
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 
 STEPS = 3  # enough for every buffer to have been used
 PLAIN = {"epsilon": 0.0, "signal_norm": False}

@@ -22,7 +22,7 @@ from gradless.data.store import DataUnavailable
 from gradless.engine.batches import Minibatch
 from gradless.engine.placing import as_device
 from gradless.engine.plan import parse_metric
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 from gradless.kernels import AMC
 from gradless.problem import Problem
 from gradless.problems import make_problem

@@ -11,8 +11,9 @@ from gradless.bench.timing import Run, Spread
 from gradless.bench.workloads import Workload
 from gradless.engine.batches import Minibatch, rows
 from gradless.engine.compiling import Compiled
+from gradless.engine.precision import precision_of
 from gradless.engine.program import Program, key_steps
-from gradless.engine.session import Session, precision_of
+from gradless.engine.session import Session
 from gradless.engine.stepping import block_length
 from gradless.types import Algorithm, Evaluation, Key
 

@@ -1,9 +1,8 @@
 """The host's side of a run: all chains in rounds, chunk after chunk, until something ends it."""
 
-import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from gradless.engine.chains import Chain, num_workers
 from gradless.engine.devices.processes import agree, check_in_step
 from gradless.engine.diagnosis import VANISHED_WORDS, advice, frozen_words
 from gradless.engine.flat import are_keys
+from gradless.engine.precision import precision_of
 from gradless.engine.program import AT_TARGET, DIVERGED, FROZEN, GOING, MAX_RECORDS, MAX_STEPS
 from gradless.engine.result import Result, Trace
 from gradless.engine.selection import Selection
@@ -23,19 +23,6 @@ from gradless.engine.work import Work
 
 ROUND_SECONDS = 0.5  # so that progress is shown about twice a second
 STATUS_WORDS = {AT_TARGET: "target", FROZEN: "frozen", DIVERGED: "diverged"}
-
-
-@contextlib.contextmanager
-def precision_of(dtype: Any) -> Iterator[None]:
-    """Let JAX compute in float64 while a float64 chain runs, and mix whole and other numbers as it usually does."""
-    wide = jax.enable_x64(True) if np.dtype(dtype) == np.float64 else contextlib.nullcontext()
-    with wide, jax.numpy_dtype_promotion("standard"):
-        yield
-
-
-def is_x64() -> bool:
-    """Return whether JAX computes in float64 where it is asked to: losses are then added up in float64."""
-    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
 
 
 class Listener:

@@ -23,11 +23,12 @@ from gradless.engine.objective import Objective
 from gradless.engine.packed import read_as_bytes
 from gradless.engine.placing import as_device, as_host
 from gradless.engine.plan import Plan, chain_numbers, parse_metric
+from gradless.engine.precision import is_x64, precision_of
 from gradless.engine.program import Program
 from gradless.engine.progress import watching
 from gradless.engine.result import Result
 from gradless.engine.selection import Selection
-from gradless.engine.session import Session, is_x64, precision_of
+from gradless.engine.session import Session
 from gradless.engine.work import Work
 from gradless.records import COLUMNS
 from gradless.settings import check_switch, is_function

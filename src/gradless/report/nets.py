@@ -13,7 +13,7 @@ from gradless.data import mnist
 from gradless.data.store import DataUnavailable
 from gradless.engine.flat import Flattening
 from gradless.engine.placing import as_device
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 from gradless.engine.train import starting_point
 from gradless.problem import Problem
 from gradless.problems import PROBLEMS

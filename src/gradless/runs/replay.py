@@ -12,7 +12,8 @@ from gradless.engine.disk.recording import differing
 from gradless.engine.disk.replay import Replay
 from gradless.engine.disk.stored import check_same_run, checked_meta, stored_copies
 from gradless.engine.flat import which_are_trained
-from gradless.engine.session import Session, precision_of
+from gradless.engine.precision import precision_of
+from gradless.engine.session import Session
 from gradless.problem import Problem
 from gradless.records import AcceptedLog, Checkpoint, RunDirectory, RunError, list_checkpoints, load, load_newest
 from gradless.runs.settings import stored_algorithm, stored_plan, stored_problem

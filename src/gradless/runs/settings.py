@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from gradless.engine.plan import Plan, chain_numbers
-from gradless.engine.session import is_x64
+from gradless.engine.precision import is_x64
 from gradless.kernels import algorithm_from_json, algorithm_to_json
 from gradless.problem import Problem
 from gradless.problems import make_problem

@@ -13,7 +13,8 @@ from sklearn.model_selection import train_test_split
 from gradless.engine.batches import FullBatch, Minibatch
 from gradless.engine.flat import ByIdentity
 from gradless.engine.plan import Plan
-from gradless.engine.session import Session, precision_of
+from gradless.engine.precision import precision_of
+from gradless.engine.session import Session
 from gradless.engine.train import prepare
 from gradless.engine.tuning import tune_sigma
 from gradless.kernels.amc import AMC

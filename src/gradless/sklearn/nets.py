@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 from gradless.models.mlp import ACTIVATIONS, MLP, Params
 from gradless.sklearn.samples import Units
 

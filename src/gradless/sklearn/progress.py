@@ -11,8 +11,9 @@ import numpy as np
 
 from gradless.engine.chains import Chain
 from gradless.engine.loop import evaluate_loss
+from gradless.engine.precision import precision_of
 from gradless.engine.program import AT_TARGET, FROZEN, GOING
-from gradless.engine.session import Session, precision_of
+from gradless.engine.session import Session
 from gradless.types import Params
 
 LOOKS = 10  # at the progress, in n_iter_no_change steps

@@ -9,7 +9,7 @@ import jax
 from gradless.bench.peers.peer import Peer
 from gradless.bench.peers.search import Compiled
 from gradless.bench.peers.task import Task
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 from gradless.types import Key
 
 

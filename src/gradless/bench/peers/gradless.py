@@ -9,8 +9,9 @@ from gradless.bench.peers.peer import Peer
 from gradless.bench.peers.task import Task
 from gradless.engine.batches import Batches, FullBatch, Progressive
 from gradless.engine.plan import LARGEST, Plan
+from gradless.engine.precision import precision_of
 from gradless.engine.program import MAX_STEPS
-from gradless.engine.session import Session, precision_of
+from gradless.engine.session import Session
 from gradless.engine.train import prepare
 from gradless.problem import Problem
 from gradless.types import Algorithm, Params

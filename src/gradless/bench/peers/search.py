@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradless.bench.peers.task import Task
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 from gradless.types import Key, Params
 
 Step = Callable[[Key, Any, Any], Any]  # step(key, state, data) -> state

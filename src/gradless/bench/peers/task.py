@@ -13,7 +13,7 @@ import numpy as np
 from gradless.engine.batches import num_samples, rows
 from gradless.engine.flat import Flattening
 from gradless.engine.placing import as_device
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 from gradless.problem import Problem
 from gradless.types import Key, Params
 

@@ -25,8 +25,9 @@ from gradless.engine.disk.stored import (
     stored_copies,
 )
 from gradless.engine.plan import LARGEST, Plan
+from gradless.engine.precision import is_x64, precision_of
 from gradless.engine.program import DIVERGED, GOING
-from gradless.engine.session import Listener, Session, is_x64, precision_of
+from gradless.engine.session import Listener, Session
 from gradless.kernels import algorithm_to_json
 from gradless.machine import version_of
 from gradless.records import COLUMNS, Checkpoint, Metrics, Recorder, RunDirectory, RunError, check_meta, load_newest

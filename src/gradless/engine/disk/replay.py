@@ -17,8 +17,9 @@ from gradless.engine import loop
 from gradless.engine.batches import num_samples
 from gradless.engine.chains import Chain
 from gradless.engine.compiling import Compiled
+from gradless.engine.precision import precision_of
 from gradless.engine.program import Program, key_batches, key_steps
-from gradless.engine.session import Session, precision_of
+from gradless.engine.session import Session
 from gradless.kernels.select import refresh, rejected, select
 from gradless.threefry import fold_in
 from gradless.types import Algorithm, Evaluate, Evaluation, Key, State

@@ -11,8 +11,9 @@ import numpy as np
 
 from gradless.engine.batches import FullBatch
 from gradless.engine.loop import evaluate_loss
+from gradless.engine.precision import precision_of
 from gradless.engine.program import GOING
-from gradless.engine.session import STATUS_WORDS, Session, precision_of
+from gradless.engine.session import STATUS_WORDS, Session
 from gradless.records import COLUMNS, Checkpoint, RunError
 
 ROUNDING = 1e-2  # of the loss: no rounding is as large

@@ -7,7 +7,7 @@ import numpy as np
 
 from gradless import data
 from gradless.data.functions import log_term
-from gradless.engine.session import precision_of
+from gradless.engine.precision import precision_of
 from gradless.experiments.fig4.medians import by_algorithm, last_before, overlap, step_of_outputs
 from gradless.experiments.fig4.settings import ALGORITHMS, INIT, NAMES, Cell, Scale, cells
 from gradless.experiments.tables import furthest, over, table_so_far, write_table
