@@ -205,6 +205,7 @@ def test_a_comparison_that_goes_on_gives_every_algorithm_the_rest_of_its_time(cl
     ("words", "told"),
     [
         (["--algorithms", "amc,sgd"], "algorithms must be among mc, amc, gd, adam, got 'sgd'"),
+        (["--algorithms", ""], "algorithms must be among mc, amc, gd, adam, got ''"),
         (["--sigma", "auto"], "'auto' is not a valid float"),
         (["--sigma", "-1"], "sigma must be positive"),
         (["--sigma", "1", "--algorithms", "gd,adam"], "--sigma applies to none of gd, adam"),
@@ -214,6 +215,14 @@ def test_a_comparison_that_goes_on_gives_every_algorithm_the_rest_of_its_time(cl
 def test_a_wrong_comparison_is_refused(refusal, words, told):
     assert told in refusal("compare", "tiny:fit", "--run", "run", *words)
     assert not Path("run").exists()
+
+
+def test_a_comparison_is_not_mixed_into_a_run(cli, refusal, contents):
+    cli("train", "tiny:fit", "--steps", 5, "--run", "run", "--quiet")
+    before = contents("run")
+    told = "run holds a run, and a comparison is a folder of several: choose another"
+    assert told in refusal("compare", "tiny:fit", "--steps", 5, "--run", "run", "--overwrite")
+    assert contents("run") == before
 
 
 def test_a_comparison_of_no_algorithms_is_refused(refusal, monkeypatch):

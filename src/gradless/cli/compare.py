@@ -35,6 +35,7 @@ from gradless.records import (
     next_run_path,
 )
 from gradless.report.curves import last_known, overall_acceptance
+from gradless.report.listing import is_run
 from gradless.runs import reopen, start_problem
 from gradless.types import Algorithm
 
@@ -44,7 +45,7 @@ def compare(ctx: click.Context, **flags: Any) -> None:
     enable_float64()
     with one_line():
         problem, options = load_problem(ctx, flags)
-        names = list(dict.fromkeys(_named(flags["algorithms"]) if flags["algorithms"] else problem.algorithms))
+        names = list(dict.fromkeys(problem.algorithms if flags["algorithms"] is None else _named(flags["algorithms"])))
         if not names:
             raise ValueError("the problem has settings for no algorithm: name some, for instance --algorithms mc,amc")
         for name in names:
@@ -54,6 +55,8 @@ def compare(ctx: click.Context, **flags: Any) -> None:
         plan = shared.make_plan(problem, flags)
         algorithms = {name: _algorithm(problem, flags, name, plan.steps) for name in names}
         folder = flags["run"] or str(next_run_path("runs", f"compare-{flags['problem']}", date.today()))
+        if is_run(Path(folder)):
+            raise RunError(f"{folder} holds a run, and a comparison is a folder of several: choose another")
     about = {"problem": flags["problem"], "options": options}
     again = f"the same command, with --run {in_shell(folder)}"
     for name, algorithm in algorithms.items():
