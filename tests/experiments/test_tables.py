@@ -27,7 +27,7 @@ def test_the_old_table_stays_until_the_new_one_is_safe(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
-@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"run,step\na\n", b"run,step\na,1,2\n"])
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", bytes(9), b"run,step\n", b"run,step\na\n", b"run,step\na,1,2\n"])
 def test_a_damaged_table_is_refused_by_name(tmp_path, text):
     (tmp_path / "t.csv").write_bytes(text)
     with pytest.raises(ValueError, match=r"t\.csv is .*: restore it, or delete it and run the figure again"):

@@ -30,7 +30,7 @@ def read_table(path: Path) -> list[Row]:
             lines = [(number, line) for number, line in enumerate(csv.reader(file), start=1) if line]
         except (UnicodeDecodeError, csv.Error):
             lines = []
-    if not lines:
+    if len(lines) < 2:  # none is saved without a row
         raise ValueError(f"{path} is no table: {ANEW}")
     (_, header), *rows = lines
     for number, row in rows:
