@@ -50,6 +50,17 @@ def test_a_finished_run_whose_records_were_damaged_is_refused(tmp_path, damage, 
         train(tmp_path)
 
 
+@pytest.mark.parametrize("lose", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:99])])
+def test_a_finished_run_that_lost_its_last_checkpoint_is_refused_until_it_has_gone_on(tmp_path, lose):
+    end = train(tmp_path).tensors["state.x"]
+    run = tmp_path / "runs" / "a"
+    lose(run / "checkpoints" / "20.safetensors")
+    with pytest.raises(RunError, match=r"ended at step 20, its last whole checkpoint is of step 0: .*finished"):
+        train(tmp_path)
+    (run / "finished").unlink()
+    assert (train(tmp_path).tensors["state.x"] == end).all()
+
+
 def test_a_run_without_a_checkpoint_is_begun_anew_but_not_under_another_process(tmp_path):
     run = tmp_path / "runs" / "a"
     with RunDirectory.create(run, {}, {}), pytest.raises(RunError, match="is in use"):

@@ -173,4 +173,7 @@ def read_run(path: Path) -> Run:
         meta = checked_meta(checkpoint)
         check_rows(rows, len(meta["chains"]), run.metrics_path)
         check_none_lost(rows, meta, run.metrics_path)
+    if is_finished(path) and rows[-1]["step"] > checkpoint.step:
+        ends = f"ended at step {rows[-1]['step']}, its last whole checkpoint is of step {checkpoint.step}"
+        raise RunError(f"{path} {ends}: restore it from a copy, or delete {path / 'finished'} to go on from there")
     return Run(path, columns(rows), checkpoint.tensors, checkpoint.meta)
