@@ -30,6 +30,7 @@ def save_tables(
     gradient_loss=LN2,
     accuracy=0.998,
     jump=1000.0,
+    start=0.02,
     explosion=5.0,
     shrink=1,
     steps=40_000,
@@ -55,7 +56,7 @@ def save_tables(
     again = [
         {"algorithm": name, "step": step, "loss": loss}
         for name in AGAIN
-        for step, loss in ((0, 0.02), (steps_again, explosion))
+        for step, loss in ((0, start), (steps_again, explosion))
     ]
     write_table(out / "from-large-gradients.csv", again)
 
@@ -88,6 +89,8 @@ def test_a_gradient_that_is_no_number_changes_nothing(tmp_path):
         ({"accuracy": 0.99}, [PASS, FAIL, PASS, PASS]),
         ({"jump": 20.0}, [PASS, PASS, FAIL, PASS]),
         ({"explosion": 0.03}, [PASS, PASS, PASS, FAIL]),
+        ({"start": 0.75, "explosion": 0.7}, [PASS, PASS, PASS, FAIL]),  # above ln 2, but not by rising
+        ({"start": 0.75, "explosion": 5.0}, [PASS] * 4),
         ({"explosion": float("nan")}, [PASS] * 4),
     ],
 )

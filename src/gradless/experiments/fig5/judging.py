@@ -93,7 +93,7 @@ def _judge_explosion(again: list[dict[str, Any]], rows: list[dict[str, Any]], di
         if len(losses):
             highest = float(np.max(np.where(np.isfinite(losses), losses, np.inf)))
             words.append(f"{name}: U from {losses[0]:.3g} to {highest:.3g} at most")
-            explodes |= name == "GD without clipping" and highest > LN2
+            explodes |= name == "GD without clipping" and highest > max(LN2, losses[0])
     return judge(
         "F5c",
         "GD started in the regime of large gradients explodes",
