@@ -51,6 +51,13 @@ from typing import Optional
 def perhaps(size: int | None = None, scale: "Optional[float]" = None, sizes: tuple[int, ...] = (3,)):
     assert (type(size), type(scale), sizes) == (int, float, (3,))
     return sized(size, scale)
+
+from jax import pure_callback
+
+def simulated(x):
+    return {}["energy"]
+
+called_back = gl.Problem(np.ones(3), lambda x: pure_callback(simulated, x[0], x))
 """
 
 
@@ -139,6 +146,7 @@ def test_options_before_and_after_the_name_reach_the_problem(cli, monkeypatch, a
         ("wrong_start", ".py, line 34: IndexError: list index out of range"),
         ("wrong_loss", ".py, line 35: TypeError: dot_general requires"),
         ("wrong_metrics", ".py, line 36: AttributeError: "),
+        ("called_back", ".py, line 49: KeyError: 'energy'"),
         ("wrong_algorithm", "algorithms of the problem must be among mc, amc, gd, adam, got 'sgd'"),
         ("wrong_setting", "algorithm amc of the problem has no setting 'sigmaa'"),
     ],

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 import click
 
 LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+FRAME = re.compile(r'  File "(.+)", line (\d+)')  # of a trace in words, which goes on to what is wrong:
+TRACE = re.compile(r"Traceback \(most recent call last\):\n((?:  .+\n)+)(.+)")
 
 
 @contextlib.contextmanager
@@ -25,9 +28,9 @@ def one_line() -> Iterator[None]:
     except OSError as error:
         raise Refused(told(error)) from error
     except Exception as error:
-        place = place_in_users_code(error)
+        place, words = place_in_users_code(error)
         if place is not None:
-            raise Refused(f"{place}: {type(error).__name__}: {first_line(error)}") from error
+            raise Refused(f"{place}: {words}") from error
         if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
             raise Refused(f"not enough memory: a smaller net, fewer samples or chains ({first_line(error)})") from error
         if isinstance(error, ValueError | RunError | DataUnavailable):
@@ -35,12 +38,20 @@ def one_line() -> Iterator[None]:
         raise
 
 
-def place_in_users_code(error: BaseException) -> str | None:
-    """Return file and line where a user's own module was at fault, if it was."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith((*LIBRARIES, "<")):
-            return f"{os.path.relpath(frame.filename)}, line {frame.lineno}"
-    return None
+def place_in_users_code(error: BaseException) -> tuple[str | None, str]:
+    """Return file and line where a user's own module was at fault, if it was, and what went wrong there.
+
+    Of an error in a callback, as a simulator is one, JAX keeps but the words of its trace.
+    """
+    frames = [(frame.filename, str(frame.lineno)) for frame in traceback.extract_tb(error.__traceback__)]
+    words = f"{type(error).__name__}: {first_line(error)}"
+    if first_line(error).endswith("Traceback (most recent call last):") and (quoted := TRACE.search(str(error))):
+        frames += FRAME.findall(quoted[1])
+        words = quoted[2]
+    for file, line in reversed(frames):
+        if not file.startswith((*LIBRARIES, "<")):
+            return f"{os.path.relpath(file)}, line {line}", words
+    return None, words
 
 
 def told(error: OSError) -> str:
