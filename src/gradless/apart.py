@@ -26,7 +26,8 @@ def apart(function: Callable[..., Any], witness: jax.Array, *args: Any) -> Any:
 
 def unknown_zero(witness: jax.Array) -> jax.Array:
     """Return a whole number that is always 0, which the compiler cannot know."""
-    first = jnp.real(jnp.ravel(witness)[0])
+    is_key = jnp.issubdtype(witness.dtype, jax.dtypes.prng_key)
+    first = jnp.real(jnp.ravel(jax.random.key_data(witness) if is_key else witness)[0])
     number = first if jnp.issubdtype(first.dtype, jnp.floating) else first.astype(jnp.uint8)
     bits = lax.bitcast_convert_type(number, jnp.dtype(f"uint{8 * number.dtype.itemsize}"))
     return lax.population_count(bits) >> 7  # of at most 64

@@ -56,15 +56,17 @@ def test_a_minibatch_without_a_loss_rejects_its_moves_and_ends_nothing(record_ev
     assert abs(result.params - 0.5) < 0.5
 
 
+@pytest.mark.parametrize("signal_norm", [False, True])
 @pytest.mark.parametrize("batches", [None, gl.minibatch(3), gl.progressive(2, lambda params, batch: jnp.sum(params))])
-def test_keys_of_random_numbers_may_be_data(batches):
+def test_keys_of_random_numbers_may_be_data(batches, signal_norm):
     keys = jax.random.split(jax.random.key(0), 6)
     noise = jax.vmap(jax.random.normal)(keys)
 
     def noisy(x, batch):
         return jnp.mean((x - jax.vmap(jax.random.normal)(batch)) ** 2)
 
-    result = gl.train(gl.amc(sigma=0.1), noisy, np.full(1, 9, np.float32), data=keys, steps=400, batches=batches)
+    algorithm = gl.amc(sigma=0.1, signal_norm=signal_norm)
+    result = gl.train(algorithm, noisy, np.full(1, 9, np.float32), data=keys, steps=400, batches=batches)
     assert abs(result.params[0] - noise.mean()) < noise.std() + 0.1
 
 
