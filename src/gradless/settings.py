@@ -77,6 +77,11 @@ def is_off(value: Any, off: float = 0.0) -> bool:
     return isinstance(value, int | float) and value == off
 
 
+def is_one_per_chain(value: Any) -> bool:
+    """Return whether a setting is a list of numbers, one for each chain, which JAX would take for several settings."""
+    return isinstance(value, list | tuple)
+
+
 def is_function(value: Any) -> bool:
     """Return whether a value is a plain function, its own only leaf; a callable pytree, which holds others, is not."""
     return callable(value) and [id(leaf) for leaf in jax.tree.leaves(value)] == [id(value)]  # arrays have no plain ==

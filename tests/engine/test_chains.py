@@ -176,6 +176,15 @@ def test_an_array_of_settings_of_the_wrong_length_is_refused(values, chains, mes
         train(gl.amc(**values), chains=chains)
 
 
+@pytest.mark.parametrize("name", ["start", "end", "steps"])
+def test_a_list_of_numbers_of_a_schedule_is_one_per_chain(name):
+    numbers = {"start": 1.0, "end": 0.5, "steps": 40}
+    sweep = {name: [numbers[name], numbers[name] / 10]}
+    lists = train(gl.amc(sigma=0.1, temperature=gl.anneal(**numbers | sweep)), chains=2)
+    arrays = train(gl.amc(sigma=0.1, temperature=gl.anneal(**numbers | {name: np.array(sweep[name])})), chains=2)
+    np.testing.assert_array_equal(lists.state.x, arrays.state.x)
+
+
 @pytest.mark.parametrize("chains", [0, -1, True, 2.0, "3", [], [1, 1], [-1], [0.5], [True], None])
 def test_a_wrong_choice_of_chains_is_refused(chains):
     with pytest.raises(ValueError, match="chains must be a whole number of at least 1, or a list of different ones"):

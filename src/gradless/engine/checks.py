@@ -11,7 +11,7 @@ import numpy as np
 from gradless.engine.flat import Flattening
 from gradless.engine.objective import call
 from gradless.jaxprs import fingerprint
-from gradless.settings import is_function
+from gradless.settings import is_function, is_one_per_chain
 from gradless.types import Loss
 
 NOT_TRACEABLE = (
@@ -63,7 +63,7 @@ def check_temperature(temperature: Callable[..., Any]) -> str:
 
     The numbers that a schedule such as `gl.anneal` holds are no part of that: they are data of the compiled program.
     """
-    held, structure = jax.tree.flatten(temperature)
+    held, structure = jax.tree.flatten(temperature, is_leaf=is_one_per_chain)
     numbers = [] if is_function(temperature) else [jax.ShapeDtypeStruct((), jnp.float32)] * len(held)
 
     def look(numbers: list[Any], n: jax.Array) -> Any:

@@ -31,7 +31,7 @@ from gradless.engine.selection import Selection
 from gradless.engine.session import Session
 from gradless.engine.work import Work
 from gradless.records import COLUMNS
-from gradless.settings import check_switch, is_function
+from gradless.settings import check_switch, is_function, is_one_per_chain
 from gradless.threefry import root_key
 from gradless.types import PARTS, Algorithm, Key, Loss, Params
 
@@ -307,7 +307,7 @@ def _check_algorithm(algorithm: Any) -> None:
 def _per_chain(algorithm: Algorithm, num_chains: int) -> list[Algorithm]:
     """Return each chain's own settings: a number serves all, an array holds one per chain."""
     _check_lengths(algorithm, num_chains)
-    leaves, structure = jax.tree.flatten(algorithm, is_leaf=lambda leaf: isinstance(leaf, list | tuple))
+    leaves, structure = jax.tree.flatten(algorithm, is_leaf=is_one_per_chain)
     # An element stays an array, so that a 0 among other values does not switch a part off for one chain alone.
     return [
         jax.tree.unflatten(structure, [leaf if np.ndim(leaf) == 0 else np.asarray(leaf[place]) for leaf in leaves])
