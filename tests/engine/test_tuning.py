@@ -58,6 +58,11 @@ def test_a_gradient_baseline_has_no_sigma_to_tune():
         gl.tune_sigma(gl.gradient_descent(learning_rate=0.1), quadratic, np.ones(2))
 
 
+def test_what_is_no_algorithm_is_refused():
+    with pytest.raises(ValueError, match=r"algorithm must be made by gl\.amc, gl\.metropolis or the like, got 'amc'"):
+        gl.tune_sigma("amc", quadratic, np.ones(2))
+
+
 def test_the_number_of_chains_is_that_of_the_grid():
     with pytest.raises(ValueError, match="chains must not be given: there is one for each sigma, got 3"):
         gl.tune_sigma(gl.metropolis(), lambda x: x @ x, np.ones(2), chains=3)

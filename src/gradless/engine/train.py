@@ -148,7 +148,7 @@ def prepare(
     mesh: Mesh | None = None,
 ) -> Session:
     """Check everything, put the data on the device, and return a session that has not begun."""
-    _check_algorithm(algorithm)
+    check_algorithm(algorithm)
     num_data = check_data(data)
     plan.batches.check(num_data)
     check_spread(plan, mesh, algorithm, num_data)
@@ -297,7 +297,8 @@ def _nested(value: Any) -> Any:
     return tuple(_nested(item) for item in value) if isinstance(value, list) else value
 
 
-def _check_algorithm(algorithm: Any) -> None:
+def check_algorithm(algorithm: Any) -> None:
+    """Refuse what is not an algorithm, or lacks a part of one."""
     if not dataclasses.is_dataclass(algorithm) or isinstance(algorithm, type) or not hasattr(algorithm, "step"):
         raise ValueError(f"algorithm must be made by gl.amc, gl.metropolis or the like, got {algorithm!r}")
     if missing := [part for part in PARTS if not hasattr(algorithm, part)]:

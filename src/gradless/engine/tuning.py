@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradless.engine.train import train
+from gradless.engine.train import check_algorithm, train
 from gradless.types import Algorithm, Loss
 
 GRID = tuple(np.logspace(-4, 0, 9).tolist())
@@ -50,6 +50,7 @@ def tune_sigma(
     steps: of each trial.
     settings: any other argument of `gl.train` except `chains`: there is one chain for each sigma.
     """
+    check_algorithm(algorithm)
     if not hasattr(algorithm, "sigma"):
         raise ValueError(f"sigma can be tuned for Monte Carlo algorithms, got {algorithm.name}")
     if "chains" in settings:
